@@ -220,6 +220,53 @@ def test_a_batch_of_verdicts_alone_stores_nothing_after_its_lease(app: App, daem
     assert [one["data"] for one in client.pop(f"{queue}-out", batch=9)] == [2]
 
 
+@pytest.mark.parametrize("decided", [2, 1], ids=["all", "one"])
+def test_a_batch_comes_again_if_its_pushes_are_refused(app: App, client: Plain, queue: str, decided: int,
+                                                       caplog: pytest.LogCaptureFixture) -> None:
+    """decided: how many of its two messages have a verdict of the handler."""
+    attempts: list[list[int]] = []
+
+    @app.worker(queue, group="g", batch=2, poll=1)
+    def handle(messages: list[Message], context: BatchContext) -> None:
+        attempts.append([one.data for one in messages])
+        context.push(f"{queue}-out", attempts[-1], partition="p" * (1 if len(attempts) > 1 else 300))
+        for one in messages[:decided]:
+            context.dead(one, "no")
+
+    client.push(queue, 1, 2)
+    with app.running():
+        consumed(client, queue, "g")
+    assert attempts == [[1, 2], [1, 2]] and client.dead(queue) == decided
+    assert [one["data"] for one in client.pop(f"{queue}-out", batch=9)] == [[1, 2]]
+    assert "partition" in caplog.text
+
+
+def test_a_batch_of_verdicts_alone_waits_for_a_full_queue(app: App, client: Plain, queue: str,
+                                                          monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("queend.client.job.FULL", 0.05)
+    client.configure(queue, retryLimit=0)
+    client.configure(f"{queue}-out", maxSize=1)
+    client.push(f"{queue}-out", 0)
+    attempts: list[int] = []
+
+    @app.worker(queue, group="g", batch=2, poll=1)
+    def handle(messages: list[TypedMessage[int]], context: BatchContext) -> None:
+        attempts.append(len(messages))
+        context.push(f"{queue}-out", [one.data for one in messages])
+        for one in messages:
+            context.dead(one, "no")
+
+    client.push(queue, 1, "a text")
+    with app.running():
+        until(lambda: len(attempts) > 1 or client.dead(queue) > 1, "the handler is called again")
+        (first,) = client.pop(f"{queue}-out")
+        client.ack(first)
+        consumed(client, queue, "g")
+    letters = client.get(f"/api/v1/dlq?queue={queue}").json["messages"]
+    assert {one["data"]: "does not fit" in one["errorMessage"] for one in letters} == {1: False, "a text": True}
+    assert [one["data"] for one in client.pop(f"{queue}-out", batch=9)] == [[1]]
+
+
 def test_a_verdict_is_of_a_message_of_the_batch() -> None:
     with pytest.raises(ValueError, match="not of this batch"):
         BatchContext([]).fail(Message("q", "p", "t", 1, None, 1, 0, "l", "pid", "mid", None), "x")  # type: ignore
