@@ -650,6 +650,38 @@ def test_a_worker_that_is_refused_ends(start_daemon: Callable[..., Daemon], queu
                 pass
 
 
+@pytest.mark.parametrize("body", [b"welcome", b'{"service":"another"}', b"[]", b'{"messages":[{}]}'],
+                         ids=["text", "object", "list", "member"])
+def test_an_answer_of_another_program_ends_no_worker(network: Lossy, client: Plain, queue: str, body: bytes,
+                                                     caplog: pytest.LogCaptureFixture) -> None:
+    """It comes once in place of a pop, and once in place of an acknowledgment."""
+    false: dict[bytes, Any] = {b"GET /api/v1/pop": None, b"POST /api/v1/ack": None}
+
+    def rule(to_server: bool, data: bytes) -> list[Any]:
+        for path, speaks in false.items():
+            if to_server and speaks is None and data.startswith(path):
+                false[path] = network.speaks
+            if not to_server and speaks is network.speaks is not None:
+                false[path] = False
+                return [b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body)]
+        return [data]
+
+    network.rule = rule
+    app = App(network.url, deadline=LONG, timeout=LONG)
+    handled: list[int] = []
+
+    @app.worker(queue, name="w", lease=2, poll=1)
+    def handle(message: Message) -> None:
+        handled.append(message.data)
+
+    client.push(queue, 1, 2)
+    with app.running():
+        consumed(client, queue)
+    assert set(handled) == {1, 2} and set(false.values()) == {False}
+    told = [one for one in caplog.records if "worker w" in one.getMessage() and "next attempt in" in one.getMessage()]
+    assert [one.levelno for one in told] == [logging.ERROR] and repr(body) in told[0].getMessage()
+
+
 def test_the_lifespan_is_around_everything(daemon: Daemon, client: Plain, queue: str) -> None:
     seen: list[object] = []
 
