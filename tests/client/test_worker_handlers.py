@@ -17,7 +17,7 @@ from support.both import Lossy
 from support.client import Client as Plain
 from support.daemon import Daemon
 from support.ports import free_port
-from support.tokens import SECRET, token
+from support.tokens import SECRET, bearer, token
 from support.wait import PATIENCE, until
 from support.workers import KINDS, LONG, consumed, handler_of, pending
 
@@ -680,6 +680,40 @@ def test_an_answer_of_another_program_ends_no_worker(network: Lossy, client: Pla
     assert set(handled) == {1, 2} and set(false.values()) == {False}
     told = [one for one in caplog.records if "worker w" in one.getMessage() and "next attempt in" in one.getMessage()]
     assert [one.levelno for one in told] == [logging.ERROR] and repr(body) in told[0].getMessage()
+
+
+def test_a_worker_without_a_token_says_so_at_once(daemon: Daemon, client: Plain, queue: str, tmp_path: Any,
+                                                  caplog: pytest.LogCaptureFixture) -> None:
+    app = App(daemon.url, token=File(tmp_path / "token"), deadline=LONG, timeout=LONG)
+    app.worker(queue, name="w", poll=1)(lambda message: None)
+    client.push(queue, 1)
+    with app.running():
+        until(lambda: caplog.records, "it says something")
+        assert caplog.records[0].levelno == logging.ERROR
+        assert f"No such file or directory: '{tmp_path / 'token'}'" in caplog.records[0].getMessage()
+        (tmp_path / "token").write_text("anything")
+        consumed(client, queue)
+
+
+def test_a_token_that_is_refused_later_is_an_error_of_the_log(start_daemon: Callable[..., Daemon], queue: str,
+                                                              caplog: pytest.LogCaptureFixture) -> None:
+    guarded = start_daemon(JWT_ENABLED="true", JWT_SECRET=SECRET)
+    shown = [token(role="read-write")]
+    app = App(guarded.url, token=lambda: shown[0], deadline=LONG, timeout=LONG)
+    handled = threading.Event()
+    app.worker(queue, name="w", poll=0.1)(lambda message: handled.set())
+    with guarded.client() as plain, app.running():
+        def push() -> int:
+            return plain.request("POST", "/api/v1/push", {"items": [{"queue": queue, "payload": 1}]},
+                                 bearer(token(role="read-write"))).status
+
+        assert push() == 201 and handled.wait(PATIENCE)
+        shown[0] = "no.token.at-all"
+        told = until(lambda: [one for one in caplog.records if "next attempt in" in one.getMessage()], "it is told")
+        assert {one.levelno for one in told} == {logging.ERROR}
+        handled.clear()
+        shown[0] = token(role="read-write")
+        assert push() == 201 and handled.wait(PATIENCE)
 
 
 def test_the_lifespan_is_around_everything(daemon: Daemon, client: Plain, queue: str) -> None:
