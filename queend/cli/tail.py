@@ -67,11 +67,13 @@ def printed(records: list[dict[str, Any]], output: Format, payload: bool) -> Non
 
 
 class Reader:
-    """Reads a queue by offsets. following: the next offset of each partition that was read."""
+    """Reads a queue by offsets. following: the next offset of each partition that was read; ids: of the partitions,
+    since another one may get the name of one that was deleted."""
 
     def __init__(self, server: Server, queue: str, partition: str | None):
         self.server, self.queue, self.partition = server, queue, partition
         self.following: dict[str, int] = {}
+        self.ids: dict[str, str] = {}
         self.start = ""
 
     def begin(self) -> str:
@@ -94,7 +96,11 @@ class Reader:
         next_moment, after = "", None
         while True:
             some, safe, after = self._changed(moment, after, 1000)
-            heads.update((one["name"], one["lastOffset"] + 1) for one in some)
+            for one in some:
+                heads[one["name"]] = one["lastOffset"] + 1
+                if self.ids.setdefault(one["name"], one["id"]) != one["id"]:
+                    self.ids[one["name"]] = one["id"]
+                    self.following.pop(one["name"], None)
             next_moment = min(next_moment or safe, safe)
             if after is None:
                 break

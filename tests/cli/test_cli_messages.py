@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from contextlib import closing
 
 import pytest
@@ -221,6 +222,24 @@ def test_tail_follows_until_ctrl_c(cli, client, queue):
     tail.send_signal(signal.SIGINT)
     rest, told = tail.communicate(timeout=PATIENCE)
     assert rest == "" and tail.returncode == 130 and told == "queend: interrupted\n"
+
+
+def test_tail_follows_a_queue_that_is_made_again(cli, client, queue):
+    client.push(queue, *range(5), partition="a")
+    tail = cli.process("tail", "-f", queue, "--payload", stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert [tail.stdout.readline() for _ in range(5)] == [f"{n}\n" for n in range(5)]
+    client.push(queue, 5, partition="a")
+    assert tail.stdout.readline() == "5\n"
+    client.delete(queue)
+    client.push(queue, 100, 101, partition="a")
+    client.push(queue, 102, partition="b")
+    seen: list[str] = []
+    reading = threading.Thread(target=lambda: seen.extend(tail.stdout.readline() for _ in range(3)), daemon=True)
+    reading.start()
+    reading.join(20)
+    tail.send_signal(signal.SIGINT)
+    tail.communicate(timeout=PATIENCE)
+    assert sorted(seen) == ["100\n", "101\n", "102\n"]
 
 
 LISTS = ("tail {}", "tail {} -n 0", "message list {}", "message search {} x", "dlq list {}", "dlq redrive {} --yes",
