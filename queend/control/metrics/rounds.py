@@ -31,7 +31,7 @@ class Rounds:
         if now - self._began >= EVERY_S and (self._task is None or self._task.done()):
             self._began = now
             self._task = asyncio.create_task(self._round(), name="doctor")
-        failed = self.failed or not self._task.done() and now - self._began >= LONG_S
+        failed = self.failed or self._task is not None and not self._task.done() and now - self._began >= LONG_S
         if self.ended or failed:
             families.gauge("queend_doctor_round_failed", "1 if its last round failed: then there are no findings.",
                            failed)
