@@ -122,9 +122,12 @@ class Reader:
                 records += ({"queue": self.queue, "partition": name, **one} for one in entry.get("records", []))
                 reached = entry["records"][-1]["offset"] + 1 if entry.get("records") else None
                 reached = entry.get("nextOffset", reached)      # behind erased records; other servers do not send it
-                if entry.get("error") == "OFFSET_OUT_OF_RANGE" and entry.get("logStartOffset") is not None:
-                    reached = max(entry["logStartOffset"], first)
-                elif entry.get("error"):
+                if entry.get("error") == "OFFSET_OUT_OF_RANGE" and (entry.get("logStartOffset") or 0) > first:
+                    reached = entry["logStartOffset"]
+                elif entry.get("error"):        # above the head: another partition has the name since the last look
+                    if entry["error"] == "UNREADABLE":
+                        tell(f"queue {self.queue}, partition {name}: messages {reached or first} to {end - 1} are left "
+                             "out, because the server cannot read one of them")
                     reached = end
                 if reached is None:      # no room in this answer
                     reached = first

@@ -16,6 +16,8 @@ from support.faults import Faults
 from support.proxy import CUT, Proxy
 from support.wait import PATIENCE, until
 
+from queend.cli.tail import Reader
+
 # What a process that was forked from a large one has used counts from that one's size on.
 MEASURED = ("import resource, subprocess, sys; subprocess.run(sys.argv[1:], check=True); "
             "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)")
@@ -240,6 +242,32 @@ def test_tail_follows_a_queue_that_is_made_again(cli, client, queue):
     tail.send_signal(signal.SIGINT)
     tail.communicate(timeout=PATIENCE)
     assert sorted(seen) == ["100\n", "101\n", "102\n"]
+
+
+class Fetched:
+    """Stands for a server whose fetches have these entries."""
+
+    def __init__(self, *entries):
+        self.entries, self.asked = list(entries), 0
+
+    def post(self, path, body):
+        self.asked += 1
+        return {"entries": [self.entries.pop(0)]}
+
+
+def test_tail_does_not_ask_again_for_what_another_partition_does_not_have(capfd):
+    server = Fetched({"error": "OFFSET_OUT_OF_RANGE", "highWatermark": 2, "logStartOffset": 0})
+    reader = Reader(server, "q", None)
+    assert list(reader.read([("a", 5, 7)])) == [[]] and server.asked == 1
+
+
+def test_tail_says_what_it_cannot_read(capfd):
+    record = {"offset": 0, "transactionId": "t", "payload": 1, "ts": "2026-01-01T00:00:00Z"}
+    reader = Reader(Fetched({"records": [record], "error": "UNREADABLE", "highWatermark": 9, "logStartOffset": 0}),
+                    "q", None)
+    assert [[one["offset"] for one in some] for some in reader.read([("a", 0, 9)])] == [[0]]
+    assert capfd.readouterr().err == ("queend: queue q, partition a: messages 1 to 8 are left out, because the server "
+                                      "cannot read one of them\n")
 
 
 LISTS = ("tail {}", "tail {} -n 0", "message list {}", "message search {} x", "dlq list {}", "dlq redrive {} --yes",
