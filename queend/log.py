@@ -29,8 +29,7 @@ def level_set(level: str) -> None:
 
 
 def hide(words: dict[str, str]) -> None:
-    """Hides parts of a connection string, given by name: a message that quotes one of them gets the name instead. (A
-    URI with an `@` or `/` in its password is split at the wrong place: a piece of it counts as the host.)"""
+    """Hides texts, given by name: a message that quotes one of them gets the name instead."""
     _hidden.update({f"{quote}{text}{quote}": f"({name})" for name, text in words.items() for quote in "\"'"})
 
 

@@ -25,6 +25,7 @@ FAMILY = re.compile(r"^# HELP (\S+) (.*)\n# TYPE \S+ (\S+)\n((?:(?!# ).*\n)*)", 
 # Told now and then: what they are.
 SOMETIMES = {
     "queend_doctor_finding": ("gauge", "check, level", "What the doctor found."),
+    "queend_doctor_round_failed": ("gauge", "", "1 if its last round failed: then there are no findings."),
     "queend_doctor_round_seconds": ("gauge", "", "How long its last round took."),
     "queend_doctor_round_timestamp_seconds": ("gauge", "", "When that round ended."),
     "queend_spans_sent_total": ("counter", "", "Spans that the collector took."),

@@ -93,6 +93,7 @@ def key_of_jwk(jwk: Any) -> Key:
     kid, only = jwk.get("kid"), jwk.get("alg")
     if not isinstance(kid, (str, type(None))) or not isinstance(only, (str, type(None))):
         raise BadKey("kid and alg must be strings")
+    public: Any
     try:
         if jwk.get("kty") == "RSA":
             public = jwt.algorithms.RSAAlgorithm.from_jwk({name: jwk[name] for name in ("kty", "n", "e")})

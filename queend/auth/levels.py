@@ -83,7 +83,7 @@ def queues_of(route: Route, parameters: dict[str, str], query: bytes, body: byte
         sent = orjson.loads(body)
     except orjson.JSONDecodeError:
         return [EVERY_QUEUE]
-    named = [sent] if route.where == "body.queue" else sent.get("entries") if isinstance(sent, dict) else None
+    entries = [sent] if route.where == "body.queue" else sent.get("entries") if isinstance(sent, dict) else None
     queues: list[Any] = [one.get("queue") if isinstance(one, dict) else None
-                         for one in (named if isinstance(named, list) else [])]
+                         for one in (entries if isinstance(entries, list) else [])]
     return [queue if isinstance(queue, str) else EVERY_QUEUE for queue in queues] or [EVERY_QUEUE]

@@ -124,7 +124,7 @@ class Verifier:
         except (jwt.InvalidTokenError, ValueError, RecursionError):
             raise Refused(401, "Token decode error: no JSON Web Token") from None
         spelled = header.get("alg")
-        if spelled not in self.algorithms if isinstance(spelled, str) else True:
+        if not isinstance(spelled, str) or spelled not in self.algorithms:
             raise self._wrong(spelled)
         algorithm, kid = self.algorithms[spelled], header.get("kid")
         if algorithm == HS256:
@@ -175,6 +175,7 @@ class Verifier:
                 or "\0" in subject or any("\ud800" <= c <= "\udfff" for c in subject)):
             raise unverified(f"sub must be a text of at most {SUBJECT_BYTES} bytes")
         limits = settings.queend_jwt_queues_claim
+        rules: list[tuple[bytes, int, bytes | None]] | None
         if limits and limits in claims:
             rules = rules_of(limits, claims[limits])      # null is malformed
         else:

@@ -105,7 +105,8 @@ def spoken() -> Iterator[None]:
     """Rewords refusals of pydantic, which typer uses, as sentences for people."""
     try:
         yield
-    except Exception as error:
+    except Exception as raised:
+        error: Any = raised
         if hasattr(error, "format_message") and isinstance(getattr(error, "message", None), str):
             for pattern, instead in REWORDED:
                 error.message = re.sub(pattern, instead, error.message)

@@ -43,7 +43,7 @@ def export(
             groups.setdefault(row["queueName"], []).append(_group(row))
     silent = 0
     with Progress("reading", len(wanted), "queues") as progress:
-        queues = []
+        queues: list[dict[str, Any]] = []
         for name in sorted(wanted):
             head = found(server, name, limit=0)
             silent += "options" not in head

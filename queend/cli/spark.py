@@ -53,7 +53,8 @@ class Run:
 
     def __init__(self, name: str, url: str | None, token_file: str | None, ca: str | None, master: str | None,
                  conf: list[str] | None, verbose: bool):
-        self.name, self.master, self.verbose, self.jar = name, master, verbose, None
+        self.name, self.master, self.verbose = name, master, verbose
+        self.jar: str | None = None
         self.link = link(url, token_file, ca)
         pairs = [one.partition("=") for one in conf or []]
         if any(not equals for _, equals, _ in pairs):

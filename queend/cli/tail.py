@@ -67,11 +67,13 @@ def printed(records: list[dict[str, Any]], output: Format, payload: bool) -> Non
 
 
 class Reader:
-    """Reads a queue by offsets. following: the next offset of each partition that was read."""
+    """Reads a queue by offsets. following: the next offset of each partition that was read; ids: of the partitions,
+    since another one may get the name of one that was deleted."""
 
     def __init__(self, server: Server, queue: str, partition: str | None):
         self.server, self.queue, self.partition = server, queue, partition
         self.following: dict[str, int] = {}
+        self.ids: dict[str, str] = {}
         self.start = ""
 
     def begin(self) -> str:
@@ -94,7 +96,11 @@ class Reader:
         next_moment, after = "", None
         while True:
             some, safe, after = self._changed(moment, after, 1000)
-            heads.update((one["name"], one["lastOffset"] + 1) for one in some)
+            for one in some:
+                heads[one["name"]] = one["lastOffset"] + 1
+                if self.ids.setdefault(one["name"], one["id"]) != one["id"]:
+                    self.ids[one["name"]] = one["id"]
+                    self.following.pop(one["name"], None)
             next_moment = min(next_moment or safe, safe)
             if after is None:
                 break
@@ -116,9 +122,12 @@ class Reader:
                 records += ({"queue": self.queue, "partition": name, **one} for one in entry.get("records", []))
                 reached = entry["records"][-1]["offset"] + 1 if entry.get("records") else None
                 reached = entry.get("nextOffset", reached)      # behind erased records; other servers do not send it
-                if entry.get("error") == "OFFSET_OUT_OF_RANGE" and entry.get("logStartOffset") is not None:
-                    reached = max(entry["logStartOffset"], first)
-                elif entry.get("error"):
+                if entry.get("error") == "OFFSET_OUT_OF_RANGE" and (entry.get("logStartOffset") or 0) > first:
+                    reached = entry["logStartOffset"]
+                elif entry.get("error"):        # above the head: another partition has the name since the last look
+                    if entry["error"] == "UNREADABLE":
+                        tell(f"queue {self.queue}, partition {name}: messages {reached or first} to {end - 1} are left "
+                             "out, because the server cannot read one of them")
                     reached = end
                 if reached is None:      # no room in this answer
                     reached = first

@@ -42,7 +42,7 @@ def traffic_of(server: Server, queue: str | None = None) -> dict[str, Traffic] |
         for i, name in enumerate(("pushMessages", "popMessages", "ackSuccess")):
             sums[i] += row[name]
         sums[3] = row["parkedCount"]
-    return {name: Traffic(*(round(count / seconds, 4) for count in sums[:3]), sums[3])
+    return {name: Traffic._make([*(round(count / seconds, 4) for count in sums[:3]), sums[3]])
             for name, sums in counts.items()}
 
 

@@ -28,7 +28,7 @@ def worker(
 
     The program says which server it uses; by default it is the one of QUEEND_URL, with the token of QUEEND_TOKEN or
     QUEEND_TOKEN_FILE. The exit status is 1 if the server refuses the first request of a worker, or if handlers did not
-    end in time."""
+    end in time. Later refusals and a missing token are errors in the log, and the request is sent again."""
     try:
         from ..client.run import Run
         from ..client.worker import App

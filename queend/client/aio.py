@@ -14,7 +14,7 @@ import httpx
 from . import push as pushing
 from . import settle as settling
 from .attempts import Backoff
-from .call import Call, Reply, Steps, encoded
+from .call import Call, Reply, Steps, advanced, encoded
 from .link import TLS, Servers, Settings, URLs, reply, was_sent
 from .message import DEFAULT, Message, Push, Scheduled, Stored
 from .pool import async_http
@@ -142,7 +142,7 @@ class AsyncClient:
         try:
             call = next(steps)
             while True:
-                call = steps.send((await self._send(call)).checked(call.accept))
+                call = advanced(steps, call, (await self._send(call)).checked(call.accept))
         except StopIteration as end:
             result: Result = end.value
             return result

@@ -102,6 +102,21 @@ class Reply:
 Steps = Generator[Call, Reply, Result]
 
 
+def advanced(steps: Steps[Result], call: Call, reply: Reply) -> Call:
+    """Gives an operation the answer to its latest request. Returns its next request; raises StopIteration with the
+    result at its end, and BadAnswer for an answer that is a success but lacks what the operation reads."""
+    try:
+        return steps.send(reply)
+    except (LookupError, TypeError, AttributeError, ValueError) as error:
+        raise BadAnswer(f"the answer to {call.method} {call.path} is not one of queend ({described(error)}): "
+                        f"{reply.body[:200]!r}") from error
+
+
+def described(error: Exception) -> str:
+    """Returns the type and text of an exception."""
+    return f"{type(error).__name__}: {error}"
+
+
 def encoded(value: Any) -> bytes:
     """Returns a value as JSON. Raises TypeError or ValueError for a value that JSON cannot hold."""
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()

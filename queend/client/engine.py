@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from .aio import AsyncClient
 from .attempts import Backoff
-from .errors import QueendError, Refused, Unavailable
+from .errors import NoToken, QueendError, Refused, Unavailable
 from .handlers import Handlers
 from .job import Job
 from .lease import Lease
@@ -35,7 +35,8 @@ class Engine:
         self._room = asyncio.Event()
 
     async def run(self) -> None:
-        """Takes messages until the stop, and waits for the jobs. Raises Refused if the first request is refused."""
+        """Takes messages until the stop, and waits for the jobs. Raises Refused if the first request is refused. Other
+        failures are logged and tried again: as errors, unless the server is away."""
         failures, answered = 0, False
         while not self._stop.is_set():
             free = self.worker.concurrency - len(self.jobs)
@@ -53,7 +54,9 @@ class Engine:
                 if isinstance(error, Unavailable):
                     pause = max(pause, error.retry_after)
                 failures += 1
-                log.warning("worker %s: %s; next attempt in %.1f s", self.worker.name, error, pause)
+                away = isinstance(error, Unavailable) and not isinstance(error, NoToken)
+                log.log(logging.WARNING if away else logging.ERROR, "worker %s: %s; next attempt in %.1f s",
+                        self.worker.name, error, pause)
                 await self._stopped_within(pause)
                 continue
             failures, answered = 0, True

@@ -70,5 +70,9 @@ class Unavailable(QueendError):
         self.error, self.may_be_done, self.retry_after = error, may_be_done, retry_after
 
 
+class NoToken(Unavailable):
+    """The source of the token has none now, so that no request was sent."""
+
+
 class BadAnswer(QueendError):
     """The answer is not one of queend, for example a page of a proxy."""

@@ -5,6 +5,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+from .call import described
 from .errors import BadAnswer, Refused
 from .message import Message, message
 
@@ -21,7 +22,7 @@ class Events:
     def __init__(self) -> None:
         self.retry = PAUSE
         self._rest: list[bytes] = []        # pieces of a line that has not ended
-        self._name = ""
+        self._name = b""
         self._data: list[bytes] = []
 
     def feed(self, piece: bytes) -> Iterator[Message]:
@@ -42,17 +43,23 @@ class Events:
             self._rest.append(rest)
 
     def _event(self) -> Iterator[Message]:
-        name, data = self._name or "message", b"\n".join(self._data)
-        self._name, self._data = "", []
+        name, data = self._name or b"message", b"\n".join(self._data)
+        self._name, self._data = b"", []
         if not data:
             return
         try:
             said: dict[str, Any] = json.loads(data)
         except ValueError:
             raise BadAnswer(f"an event is no JSON: {data[:200]!r}") from None
-        if name == "message":
-            yield message(said)
-        elif name == "end":
+        if name == b"message":
+            try:
+                found = message(said)
+            except (LookupError, TypeError, AttributeError, ValueError) as error:
+                raise BadAnswer(f"an event is no message ({described(error)}): {data[:200]!r}") from error
+            yield found
+        elif name == b"end":
+            if not isinstance(said, dict):      # pyright: ignore[reportUnnecessaryIsInstance]
+                raise BadAnswer(f"the end of a stream is no object: {data[:200]!r}")
             if said.get("reason") == "refused":
                 raise Refused(str(said.get("error", "refused")))
             raise Ended(said.get("reason", ""))
@@ -61,7 +68,7 @@ class Events:
         name, _, value = line.partition(b":")
         value = value.removeprefix(b" ")
         if name == b"event":
-            self._name = value.decode()
+            self._name = value
         elif name == b"data":
             self._data.append(value)
         elif name == b"retry" and value.isdigit():

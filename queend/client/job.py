@@ -88,7 +88,7 @@ class Job:
             await self._give_back([message])
             return False
         if error is None or isinstance(error, Skip):
-            return await self._complete([message], context.kept if error is None else [])
+            return await self._complete([message], context.kept if error is None else [], [message])
         return await self._settle([self._verdict(message, error)], {id(message): error})
 
     async def _batch(self) -> None:
@@ -100,11 +100,12 @@ class Job:
         if self.was_cut:
             await self._give_back(self.messages)
         elif error is None or isinstance(error, Skip):
-            await self._complete(context.completed, context.kept if error is None else [])
-            await self._settle(context.verdicts, context.causes)
+            pushes = context.kept if error is None else []
+            done = await self._complete(context.completed, pushes, self.messages, context.causes)
+            if done or not pushes:      # pushes that were refused come again with all messages
+                await self._settle(context.verdicts, context.causes)
         else:
-            causes = {id(message): error for message in self.messages} | context.causes
-            await self._settle([self._verdict(message, causes[id(message)]) for message in self.messages], causes)
+            await self._fail(self.messages, error, context.causes)
 
     async def _handle(self, argument: Any, context: Context) -> Exception | None:
         """Calls the handler inside the middleware. Returns what that raised."""
@@ -137,9 +138,12 @@ class Job:
         delay = None if backoff is None else backoff.pause(message.attempt - 1, random.random())
         return Verdict(message, "failed", described(error), delay)
 
-    async def _complete(self, messages: Sequence[Message], pushes: Sequence[Push]) -> bool:
+    async def _complete(self, messages: Sequence[Message], pushes: Sequence[Push], handled: Sequence[Message],
+                        causes: dict[int, Exception] | None = None) -> bool:
         """Completes messages, with the pushes of their handler in one transaction. Returns whether that succeeded and
-        the lease goes on. What the server cannot store is a failure of the messages."""
+        the lease goes on. handled: the messages of the same call of the handler. They come again if the server cannot
+        store the pushes, whatever the handler said about them, because it pushes again then. causes: the exceptions
+        that stay the verdict of some of them."""
         if not pushes:
             return await self._settle([Verdict(message) for message in messages], {})
         operations = Operations(skip_duplicates=True)
@@ -160,18 +164,21 @@ class Job:
                     log.warning("worker %s: nothing of message %s counts, it is delivered again: %s", self.worker.name,
                                 messages[0].id if messages else "-", error)
                 elif error.reason == "queue_full":
-                    await self._settle([Verdict(message, "retry", delay=FULL) for message in messages], {})
+                    log.warning("worker %s: a push is refused, the messages of queue %s are delivered again: %s",
+                                self.worker.name, self.worker.queue, error)
+                    await self._fail(handled, Later(FULL), causes)
                 else:
-                    await self._refused(messages, error)
+                    await self._fail(handled, error, causes)
                 return False
             except Refused as error:
-                await self._refused(messages, error)
+                await self._fail(handled, error, causes)
                 return False
         return False
 
-    async def _refused(self, messages: Sequence[Message], error: Refused) -> None:
-        await self._settle([self._verdict(message, error) for message in messages],
-                           {id(message): error for message in messages})
+    async def _fail(self, messages: Sequence[Message], error: Exception, causes: dict[int, Exception] | None) -> None:
+        """Hands in what an exception means for messages. causes: exceptions of single messages, which count instead."""
+        causes = {id(message): error for message in messages} | (causes or {})
+        await self._settle([self._verdict(message, causes[id(message)]) for message in messages], causes)
 
     async def _failed(self, messages: Sequence[Message], error: Exception) -> None:
         """Counts a failure of messages whose verdict could not be made or handed in, for example because of an infinite

@@ -13,7 +13,7 @@ import httpx
 from . import push as pushing
 from . import settle as settling
 from .attempts import Backoff
-from .call import Call, Reply, Steps, encoded
+from .call import Call, Reply, Steps, advanced, encoded
 from .link import TLS, Servers, Settings, URLs, reply, was_sent
 from .message import DEFAULT, Message, Push, Scheduled, Stored
 from .pop import Start, pop
@@ -140,7 +140,7 @@ class Client:
         try:
             call = next(steps)
             while True:
-                call = steps.send(self._send(call).checked(call.accept))
+                call = advanced(steps, call, self._send(call).checked(call.accept))
         except StopIteration as end:
             result: Result = end.value
             return result

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Union
 
-from .errors import Unavailable
+from .errors import NoToken
 
 
 class File:
@@ -47,7 +47,7 @@ def text_of(source: Token, may_be_done: bool = False) -> str:
     try:
         return source()
     except failures(source) as error:
-        raise Unavailable(f"no token: {error or type(error).__name__}", may_be_done=may_be_done) from error
+        raise NoToken(f"no token: {error or type(error).__name__}", may_be_done=may_be_done) from error
 
 
 async def awaited_text_of(source: AsyncToken, may_be_done: bool = False) -> str:
@@ -59,7 +59,7 @@ async def awaited_text_of(source: AsyncToken, may_be_done: bool = False) -> str:
         text = source()
         return text if isinstance(text, str) else await text
     except failures(source) as error:
-        raise Unavailable(f"no token: {error or type(error).__name__}", may_be_done=may_be_done) from error
+        raise NoToken(f"no token: {error or type(error).__name__}", may_be_done=may_be_done) from error
 
 
 def failures(source: object) -> type[Exception]:

@@ -24,7 +24,7 @@ FAILED = (500, [(b"content-type", b"application/json")], b'{"error":"Internal se
 STOPPED = (503, [(b"content-type", b"application/json")],
            b'{"error":"The server is shutting down","code":"unavailable"}')
 AT_ONCE = 64             # tasks of a share
-GONE = (503, [], b"")    # ends a request whose client has left: nobody reads it
+GONE: tuple[int, list[Any], bytes] = (503, [], b"")    # ends a request whose client has left: nobody reads it
 LARGE_BYTES = 131_072    # a larger body is large: parsed, it takes up to six times its size
 LARGE_AT_ONCE = 1 << 20  # bytes of large bodies in tasks; one body alone may be larger
 

@@ -39,6 +39,7 @@ def in_parts(done: Callable[[], dict[str, Any]]) -> Iterator[None]:
     done."""
     try:
         yield
-    except (psycopg.Error, Refusal) as error:
+    except (psycopg.Error, Refusal) as raised:
+        error: Any = raised      # an error of psycopg gets the attribute here
         error.done = done()
         raise

@@ -270,9 +270,9 @@ class Supervisor:
                 log.line("warn", "open_to_network", f"everyone who reaches {bound} port {port} can read, change and "
                                                     "delete all data, because authentication is off; set JWT_ENABLED, "
                                                     "or HOST=127.0.0.1")
-            tasks = [asyncio.create_task(one, name=one.__name__.lstrip("_")) for one in (
-                self._tell(bound, port, ready or not there), self._beat(), self._watch_database(),
-                self._reload(control), self._adopt(folder))]
+            work: tuple[Any, ...] = (self._tell(bound, port, ready or not there), self._beat(),
+                                     self._watch_database(), self._reload(control), self._adopt(folder))
+            tasks = [asyncio.create_task(one, name=one.__name__.lstrip("_")) for one in work]
             if not there:
                 log.line("warn", "without_database",
                          "pushes go into the failover buffer until PostgreSQL is available")

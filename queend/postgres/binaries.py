@@ -121,7 +121,7 @@ def clients(server: int, written_by: int = 0) -> Binaries:
     Programs of the server's own version come first, then later ones whose SQL the server accepts. written_by: major
     version of the pg_dump that wrote the dump; an earlier pg_restore cannot read it. Raises BinariesError.
     """
-    found = {}
+    found: dict[int, Path] = {}
     for folder in [*_system(), *_embedded()]:
         if major := _client_version(folder):
             found.setdefault(major, folder)

@@ -249,6 +249,7 @@ class Embedded:
         if not self.account.is_self:
             os.chown(self.data, self.account.uid, self.account.gid)
         here = self._open()
+        assert self._opened is not None
         done = subprocess.run(
             [self.programs.folder / "initdb", "-D", here, "-U", ROLE, "-A", "peer", "--encoding=UTF8", "--locale=C"],
             cwd="/", pass_fds=[self._opened], env=ENVIRONMENT, stdin=subprocess.DEVNULL, capture_output=True, text=True,
@@ -269,6 +270,7 @@ class Embedded:
         if self.log.exists() and self.log.stat().st_size > LOG_KEPT_BYTES:
             self.log.replace(self.log.with_suffix(".log.1"))
         command: list[str | Path] = [self.programs.folder / "postgres", "-D", self._open()]
+        assert self._opened is not None
         for name, value in {**server_settings(self.programs.major), **self.settings}.items():
             command += ["-c", f"{name}={value}"]
         with open(self.log, "ab", opener=lambda path, flags: os.open(path, flags | os.O_NOFOLLOW, 0o600)) as log:

@@ -154,7 +154,7 @@ SELECT format('process %s (%s) has a transaction open since %s', a.pid, coalesce
 def _missing(connection: psycopg.Connection, wanted: list[Step], folder: Path) -> list[Step]:
     if connection.execute("SELECT to_regclass('queend.schema_migrations')").fetchone() == (None,):
         return wanted
-    applied = dict(connection.execute("SELECT version, checksum FROM queend.schema_migrations"))
+    applied: dict[int, str] = dict(connection.execute("SELECT version, checksum FROM queend.schema_migrations"))
     if connection.execute("SELECT to_regnamespace('queen_streams')").fetchone() == (None,):
         applied.pop(SURFACE, None)      # a restore of a backup by an earlier release left the schema out
     return missing(applied, edition_of(connection), wanted, folder)

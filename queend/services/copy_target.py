@@ -155,10 +155,12 @@ class Work:
                 for one in self._sockets:
                     one.close()
                 self._sockets = []
+        assert self._result
         with contextlib.suppress(RuntimeError):      # the loop has ended
             self._result.get_loop().call_soon_threadsafe(self._settle, result, error)
 
     def _settle(self, result: Any, error: Exception | None) -> None:
+        assert self._result
         if self._result.done():
             return
         if error:

@@ -5,6 +5,7 @@ by any daemon."""
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import psycopg
 from psycopg_pool import AsyncConnectionPool
@@ -33,7 +34,8 @@ async def settle(connection: psycopg.AsyncConnection, part: int, least: int) -> 
 
 async def settle_some(cursor: psycopg.AsyncCursor, part: int, least: int) -> bool:
     """Overwrites the payloads of at most ROWS_RECORDS records. Returns whether there may be more."""
-    *rows, end = await (await cursor.execute(ROWS, (part, ROWS_RECORDS))).fetchall() or [None]
+    found: list[Any] = await (await cursor.execute(ROWS, (part, ROWS_RECORDS))).fetchall()
+    *rows, end = found or [None]
     if end is None:
         return False
     for copy, base, n, body, places in rows:

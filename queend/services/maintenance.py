@@ -86,7 +86,7 @@ class Maintenance(Running):
         async with self.pool.connection() as connection:
             if self._away:
                 await connection.execute(SET, (AWAY, Jsonb({})))
-            rows = dict(await (await connection.execute(LOOK, (list(KEYS.values()),))).fetchall())
+            rows: dict[str, Any] = dict(await (await connection.execute(LOOK, (list(KEYS.values()),))).fetchall())
         self._away = False
         self.note_standbys(rows.pop("standbys"))
         if before == self._changes:

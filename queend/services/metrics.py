@@ -240,7 +240,8 @@ class Metrics(Running):
         minute = self._open()
         # There may be 100 000 queues, and nothing else of this loop runs meanwhile: an idle queue costs two look-ups.
         tallies: dict[tuple[int, int], tuple[int, ...]] = {}
-        had, before, totals = self.totals, self._seen, {}
+        had, before = self.totals, self._seen
+        totals: dict[str, list[int]] = {}
         for queue, name, worker, counts in self.core.tallies():
             key = (queue, worker)
             tallies[key], lag_most, counts = counts[:SUMS], counts[SUMS], counts[:SUMS]
@@ -256,9 +257,9 @@ class Metrics(Running):
         self._unlisted = had.keys() - totals.keys()
         self.totals = totals | {name: had[name] for name in self._unlisted}
         workers = self._workers()
-        for mine, now, before in zip(
+        for mine, now, then in zip(
             minute.workers, workers, self._seen_workers or [[0] * OF_QUEUES for _ in workers], strict=True):
-            mine[:OF_QUEUES] = (had + one - other for had, one, other in zip(mine, now, before, strict=False))
+            mine[:OF_QUEUES] = (had + one - other for had, one, other in zip(mine, now, then, strict=False))
         self._seen, self._seen_workers = tallies, workers
         self._bucket = self.minute()
         while len(self._minutes) > MINUTES:

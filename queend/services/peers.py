@@ -203,8 +203,8 @@ def bound(host: str, port: int, buffer_mb: int) -> list[tuple[int, bool]]:
                                    flags=socket.AI_PASSIVE)
     except OSError as error:
         raise OSError(f"HOST: {host} is no address of this machine: {error.strerror}") from None
-    for family, _, _, _, address in found:
-        wanted.setdefault(family, address)
+    for kind, _, _, _, address in found:
+        wanted.setdefault(kind, address)
     made: list[socket.socket] = []
     try:
         for family, address in wanted.items():

@@ -103,7 +103,8 @@ class Transfer:
 
     def __init__(self, source: str, step_s: float):
         self.source, self.step_s = source, step_s
-        self.state, self.step, self.error, self.lines = "idle", "", "", []
+        self.state, self.step, self.error = "idle", "", ""
+        self.lines: list[str] = []
         self._since = self._until = 0.0
         # targets whose contents were reported, and until when they may be overwritten
         self._asked: dict[Address, float] = {}

@@ -40,8 +40,8 @@ class Server(BaseSettings):
     port: int = count(6632, "HTTP port; 0 picks a free port.", le=65535)
     num_workers: int = count(max(1, (os.cpu_count() or 2) // 2),
                              "Number of worker threads; each has its own event loop and connections.", ge=1, le=256)
-    log_level: Literal[LOG_LEVELS] = setting("info", "Log level: lines of this level and above are written.",
-                                             live=True)  # type: ignore[valid-type]
+    log_level: Literal[LOG_LEVELS] = setting(      # type: ignore[valid-type]
+        "info", "Log level: lines of this level and above are written.", live=True)
     queend_request_log: Literal["off", "sampled", "all"] = setting(
         "off", "Access log: off; sampled (one of QUEEND_REQUEST_LOG_SHARE answers, and every 5xx); all. Payloads are "
                "never logged.")

@@ -75,7 +75,7 @@ def assigned(table: pa.Table, settings: SourceSettings, queue: str) -> pa.Table:
 
 def check_numbers(table: pa.Table, settings: SourceSettings, queue: str) -> None:
     """Refuses options that name a partition by a number that is not a partition's name, as queries for Kafka do."""
-    wanted = {"assign": settings.assigned}
+    wanted: dict[str, Any] = {"assign": settings.assigned}
     for side, edge in (("starting", settings.start), ("ending", settings.end)):
         wanted |= {f"{side}Offsets": edge.places, f"{side}OffsetsByTimestamp": edge.times}
     names = None

@@ -82,8 +82,7 @@ class Shape:
         columns["payload"] = _payload(batch.column(self.value))
         if self.transaction:
             given = _text(batch.column(self.transaction))
-            made = ids and given.null_count
-            columns["transactionId"] = pc.coalesce(given, ids.texts(columns)) if made else given
+            columns["transactionId"] = pc.coalesce(given, ids.texts(columns)) if ids and given.null_count else given
         elif ids:
             columns["transactionId"] = ids.texts(columns)
         return pa.table(columns)

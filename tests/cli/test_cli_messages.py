@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from contextlib import closing
 
 import pytest
@@ -14,6 +15,8 @@ from support.client import ack_of, data
 from support.faults import Faults
 from support.proxy import CUT, Proxy
 from support.wait import PATIENCE, until
+
+from queend.cli.tail import Reader
 
 # What a process that was forked from a large one has used counts from that one's size on.
 MEASURED = ("import resource, subprocess, sys; subprocess.run(sys.argv[1:], check=True); "
@@ -221,6 +224,50 @@ def test_tail_follows_until_ctrl_c(cli, client, queue):
     tail.send_signal(signal.SIGINT)
     rest, told = tail.communicate(timeout=PATIENCE)
     assert rest == "" and tail.returncode == 130 and told == "queend: interrupted\n"
+
+
+def test_tail_follows_a_queue_that_is_made_again(cli, client, queue):
+    client.push(queue, *range(5), partition="a")
+    tail = cli.process("tail", "-f", queue, "--payload", stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert [tail.stdout.readline() for _ in range(5)] == [f"{n}\n" for n in range(5)]
+    client.push(queue, 5, partition="a")
+    assert tail.stdout.readline() == "5\n"
+    client.delete(queue)
+    client.push(queue, 100, 101, partition="a")
+    client.push(queue, 102, partition="b")
+    seen: list[str] = []
+    reading = threading.Thread(target=lambda: seen.extend(tail.stdout.readline() for _ in range(3)), daemon=True)
+    reading.start()
+    reading.join(20)
+    tail.send_signal(signal.SIGINT)
+    tail.communicate(timeout=PATIENCE)
+    assert sorted(seen) == ["100\n", "101\n", "102\n"]
+
+
+class Fetched:
+    """Stands for a server whose fetches have these entries."""
+
+    def __init__(self, *entries):
+        self.entries, self.asked = list(entries), 0
+
+    def post(self, path, body):
+        self.asked += 1
+        return {"entries": [self.entries.pop(0)]}
+
+
+def test_tail_does_not_ask_again_for_what_another_partition_does_not_have(capfd):
+    server = Fetched({"error": "OFFSET_OUT_OF_RANGE", "highWatermark": 2, "logStartOffset": 0})
+    reader = Reader(server, "q", None)
+    assert list(reader.read([("a", 5, 7)])) == [[]] and server.asked == 1
+
+
+def test_tail_says_what_it_cannot_read(capfd):
+    record = {"offset": 0, "transactionId": "t", "payload": 1, "ts": "2026-01-01T00:00:00Z"}
+    reader = Reader(Fetched({"records": [record], "error": "UNREADABLE", "highWatermark": 9, "logStartOffset": 0}),
+                    "q", None)
+    assert [[one["offset"] for one in some] for some in reader.read([("a", 0, 9)])] == [[0]]
+    assert capfd.readouterr().err == ("queend: queue q, partition a: messages 1 to 8 are left out, because the server "
+                                      "cannot read one of them\n")
 
 
 LISTS = ("tail {}", "tail {} -n 0", "message list {}", "message search {} x", "dlq list {}", "dlq redrive {} --yes",

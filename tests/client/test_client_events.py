@@ -56,12 +56,20 @@ def test_the_end_says_why() -> None:
 
 
 def test_events_of_other_names_are_passed_over() -> None:
-    assert [one.data for one in read(Events(), event({"n": 1}, "news"), event(item(2), "message"))] == [2]
+    assert [one.data for one in read(Events(), event({"n": 1}, "news"), b"event: \xff\ndata: {}\n\n",
+                                        event(item(2), "message"))] == [2]
 
 
 def test_what_is_no_json_is_told() -> None:
     with pytest.raises(BadAnswer):
         read(Events(), b"data: {oops\n\n")
+
+
+@pytest.mark.parametrize("said", [b'data: {"news":1}', b"data: [1]", b"event: end\ndata: 7"],
+                         ids=["no message", "list", "number"])
+def test_what_is_no_event_of_queend_is_told(said: bytes) -> None:
+    with pytest.raises(BadAnswer):
+        read(Events(), said + b"\n\n")
 
 
 def test_a_message_has_what_the_server_said() -> None:

@@ -17,7 +17,7 @@ from support.both import Lossy
 from support.client import Client as Plain
 from support.daemon import Daemon
 from support.ports import free_port
-from support.tokens import SECRET, token
+from support.tokens import SECRET, bearer, token
 from support.wait import PATIENCE, until
 from support.workers import KINDS, LONG, consumed, handler_of, pending
 
@@ -218,6 +218,53 @@ def test_a_batch_of_verdicts_alone_stores_nothing_after_its_lease(app: App, daem
     with app.running():
         consumed(client, queue, "g")
     assert [one["data"] for one in client.pop(f"{queue}-out", batch=9)] == [2]
+
+
+@pytest.mark.parametrize("decided", [2, 1], ids=["all", "one"])
+def test_a_batch_comes_again_if_its_pushes_are_refused(app: App, client: Plain, queue: str, decided: int,
+                                                       caplog: pytest.LogCaptureFixture) -> None:
+    """decided: how many of its two messages have a verdict of the handler."""
+    attempts: list[list[int]] = []
+
+    @app.worker(queue, group="g", batch=2, poll=1)
+    def handle(messages: list[Message], context: BatchContext) -> None:
+        attempts.append([one.data for one in messages])
+        context.push(f"{queue}-out", attempts[-1], partition="p" * (1 if len(attempts) > 1 else 300))
+        for one in messages[:decided]:
+            context.dead(one, "no")
+
+    client.push(queue, 1, 2)
+    with app.running():
+        consumed(client, queue, "g")
+    assert attempts == [[1, 2], [1, 2]] and client.dead(queue) == decided
+    assert [one["data"] for one in client.pop(f"{queue}-out", batch=9)] == [[1, 2]]
+    assert "partition" in caplog.text
+
+
+def test_a_batch_of_verdicts_alone_waits_for_a_full_queue(app: App, client: Plain, queue: str,
+                                                          monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("queend.client.job.FULL", 0.05)
+    client.configure(queue, retryLimit=0)
+    client.configure(f"{queue}-out", maxSize=1)
+    client.push(f"{queue}-out", 0)
+    attempts: list[int] = []
+
+    @app.worker(queue, group="g", batch=2, poll=1)
+    def handle(messages: list[TypedMessage[int]], context: BatchContext) -> None:
+        attempts.append(len(messages))
+        context.push(f"{queue}-out", [one.data for one in messages])
+        for one in messages:
+            context.dead(one, "no")
+
+    client.push(queue, 1, "a text")
+    with app.running():
+        until(lambda: len(attempts) > 1 or client.dead(queue) > 1, "the handler is called again")
+        (first,) = client.pop(f"{queue}-out")
+        client.ack(first)
+        consumed(client, queue, "g")
+    letters = client.get(f"/api/v1/dlq?queue={queue}").json["messages"]
+    assert {one["data"]: "does not fit" in one["errorMessage"] for one in letters} == {1: False, "a text": True}
+    assert [one["data"] for one in client.pop(f"{queue}-out", batch=9)] == [[1]]
 
 
 def test_a_verdict_is_of_a_message_of_the_batch() -> None:
@@ -601,6 +648,72 @@ def test_a_worker_that_is_refused_ends(start_daemon: Callable[..., Daemon], queu
         with pytest.raises(error):
             with app.running():
                 pass
+
+
+@pytest.mark.parametrize("body", [b"welcome", b'{"service":"another"}', b"[]", b'{"messages":[{}]}'],
+                         ids=["text", "object", "list", "member"])
+def test_an_answer_of_another_program_ends_no_worker(network: Lossy, client: Plain, queue: str, body: bytes,
+                                                     caplog: pytest.LogCaptureFixture) -> None:
+    """It comes once in place of a pop, and once in place of an acknowledgment."""
+    false: dict[bytes, Any] = {b"GET /api/v1/pop": None, b"POST /api/v1/ack": None}
+
+    def rule(to_server: bool, data: bytes) -> list[Any]:
+        for path, speaks in false.items():
+            if to_server and speaks is None and data.startswith(path):
+                false[path] = network.speaks
+            if not to_server and speaks is network.speaks is not None:
+                false[path] = False
+                return [b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body)]
+        return [data]
+
+    network.rule = rule
+    app = App(network.url, deadline=LONG, timeout=LONG)
+    handled: list[int] = []
+
+    @app.worker(queue, name="w", lease=2, poll=1)
+    def handle(message: Message) -> None:
+        handled.append(message.data)
+
+    client.push(queue, 1, 2)
+    with app.running():
+        consumed(client, queue)
+    assert set(handled) == {1, 2} and set(false.values()) == {False}
+    told = [one for one in caplog.records if "worker w" in one.getMessage() and "next attempt in" in one.getMessage()]
+    assert [one.levelno for one in told] == [logging.ERROR] and repr(body) in told[0].getMessage()
+
+
+def test_a_worker_without_a_token_says_so_at_once(daemon: Daemon, client: Plain, queue: str, tmp_path: Any,
+                                                  caplog: pytest.LogCaptureFixture) -> None:
+    app = App(daemon.url, token=File(tmp_path / "token"), deadline=LONG, timeout=LONG)
+    app.worker(queue, name="w", poll=1)(lambda message: None)
+    client.push(queue, 1)
+    with app.running():
+        until(lambda: caplog.records, "it says something")
+        assert caplog.records[0].levelno == logging.ERROR
+        assert f"No such file or directory: '{tmp_path / 'token'}'" in caplog.records[0].getMessage()
+        (tmp_path / "token").write_text("anything")
+        consumed(client, queue)
+
+
+def test_a_token_that_is_refused_later_is_an_error_of_the_log(start_daemon: Callable[..., Daemon], queue: str,
+                                                              caplog: pytest.LogCaptureFixture) -> None:
+    guarded = start_daemon(JWT_ENABLED="true", JWT_SECRET=SECRET)
+    shown = [token(role="read-write")]
+    app = App(guarded.url, token=lambda: shown[0], deadline=LONG, timeout=LONG)
+    handled = threading.Event()
+    app.worker(queue, name="w", poll=0.1)(lambda message: handled.set())
+    with guarded.client() as plain, app.running():
+        def push() -> int:
+            return plain.request("POST", "/api/v1/push", {"items": [{"queue": queue, "payload": 1}]},
+                                 bearer(token(role="read-write"))).status
+
+        assert push() == 201 and handled.wait(PATIENCE)
+        shown[0] = "no.token.at-all"
+        told = until(lambda: [one for one in caplog.records if "next attempt in" in one.getMessage()], "it is told")
+        assert {one.levelno for one in told} == {logging.ERROR}
+        handled.clear()
+        shown[0] = token(role="read-write")
+        assert push() == 201 and handled.wait(PATIENCE)
 
 
 def test_the_lifespan_is_around_everything(daemon: Daemon, client: Plain, queue: str) -> None:

@@ -216,10 +216,10 @@ def wrong(cluster):
         cluster.execute("CREATE ROLE keeper LOGIN PASSWORD 'right'")
         cluster.execute("CREATE ROLE nobody LOGIN")
     return {"password": (cluster.dsn(user="keeper", password="wrong"), "password authentication failed"),
-            "database": (cluster.dsn(dbname="missing"), 'database (dbname) does not exist'),
+            "database": (cluster.dsn(dbname="missing"), 'database "missing" does not exist'),
             "right": (cluster.dsn(user="nobody", dbname=psycopg.conninfo.conninfo_to_dict(
                 cluster.empty_database())["dbname"]), "permission denied"),
-            "name": (cluster.dsn(host="no-such-host.invalid"), "host (host)")}
+            "name": (cluster.dsn(host="no-such-host.invalid"), "host 'no-such-host.invalid'")}
 
 
 @pytest.mark.parametrize("what", ["password", "database", "right", "name"])

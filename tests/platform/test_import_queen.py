@@ -266,7 +266,8 @@ def test_what_is_refused(queen: Queen, postgres, start_daemon) -> None:
     lost = bring(here, "host=127.0.0.1 port=1 dbname=x", status=1)
     assert "cannot connect to the database: connection failed: " in lost and len(lost.splitlines()) == 1
     assert bring(here, "host=no-such-host.invalid", status=1) == (
-        "queend: cannot connect to the database: failed to resolve host (host): Name or service not known\n")
+        "queend: cannot connect to the database: failed to resolve host 'no-such-host.invalid': "
+        "Name or service not known\n")
 
 
 @pytest.mark.parametrize("there", ["postgresql://u:s3cret@[h/d", "host=h s3cret", "host=h port=s3cret"])

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import tomllib
+from contextlib import suppress
 from pathlib import Path
 
 from packaging.requirements import Requirement
@@ -41,15 +42,17 @@ def test_make_run_serves_until_ctrl_c(tmp_path):
                                env={"PATH": os.environ["PATH"], "HOST": "127.0.0.1", "PORT": "0",
                                     "QUEEND_DATA_DIR": str(tmp_path)})
     try:
-        while not process.stdout.readline().startswith("Ctrl-C"):
-            assert process.poll() is None, process.stderr.read()
+        serves = any(line.startswith("Ctrl-C") for line in iter(process.stdout.readline, ""))
+        if not serves:      # the output has ended; a process that lives on would keep the log open
+            os.killpg(process.pid, signal.SIGKILL)
+        assert serves, process.communicate(timeout=PATIENCE)[1]
         told = subprocess.run([tmp_path / "bin" / "queend", "--version"], cwd="/", capture_output=True, text=True)
         assert told.stdout.startswith("queend "), told
         os.killpg(process.pid, signal.SIGINT)  # what a terminal does: everyone in the foreground hears it
         rest, log = process.communicate(timeout=PATIENCE)
     finally:
-        if process.poll() is None:
-            process.kill()
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
     assert '"event":"stopped","drained":true' in log
     assert not (tmp_path / "pg" / "postmaster.pid").exists()
 

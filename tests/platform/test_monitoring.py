@@ -1,16 +1,22 @@
 """What Prometheus is told under our own names, and what the repository ships to look at it with."""
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import shutil
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 
 import psycopg
 import pytest
 from support.client import Client, ack_of
 from support.wait import until
+
+from queend.control.metrics.families import Families
+from queend.control.metrics.rounds import Rounds
+from queend.control.routes import doctor
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "monitoring"
@@ -123,6 +129,63 @@ def test_the_doctors_findings_are_told_and_not_looked_for_at_each_scrape(client)
     ended = one(text, "queend_doctor_round_timestamp_seconds")
     for _ in range(3):
         assert one(scrape(client), "queend_doctor_round_timestamp_seconds") == ended, "once a minute at most"
+
+
+def test_a_round_of_the_doctor_that_fails_leaves_no_findings(monkeypatch, capfd):
+    outcomes = [[{"check": "locks", "level": "warning"}], LookupError("no such figure"), "hangs"]
+
+    async def examined(control):
+        outcome = outcomes.pop(0)
+        if outcome == "hangs":
+            await asyncio.sleep(3600)
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    async def told(doctor):
+        families = Families()
+        doctor.tell(families)
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        return {(one.name, *one.labels.values()): one.value for family in families.all.values()
+                for one in family.samples}
+
+    async def rounds():
+        doctor = Rounds(None)
+        found = []
+        for _ in range(3):
+            monkeypatch.setattr("queend.control.metrics.rounds.EVERY_S", 0)
+            found.append(await told(doctor))
+            monkeypatch.setattr("queend.control.metrics.rounds.EVERY_S", 3600)
+            found.append(await told(doctor))
+        monkeypatch.setattr("queend.control.metrics.rounds.LONG_S", 0)
+        found.append(await told(doctor))
+        await doctor.close()
+        return found
+
+    monkeypatch.setattr("queend.control.metrics.rounds.examined", examined)
+    nothing, good, _, failed, _, _, hung = asyncio.run(rounds())
+    finding, state = ("queend_doctor_finding", "locks", "warning"), ("queend_doctor_round_failed",)
+    assert nothing == {} and good[finding] == 1 and good[state] == 0
+    ended = ("queend_doctor_round_timestamp_seconds",)
+    for one in (failed, hung):
+        assert finding not in one and one[state] == 1 and one[ended] == good[ended]
+    assert "no such figure" in capfd.readouterr().err
+
+
+def test_a_check_with_a_fault_is_a_finding(monkeypatch, capfd):
+    async def faulty(control, ask):
+        raise LookupError("no such figure")
+        yield
+
+    async def good(control, ask):
+        yield "critical", "a title", "evidence", "advice"
+
+    monkeypatch.setattr("queend.control.routes.doctor.CHECKS", {"faulty": faulty, "good": good})
+    findings = asyncio.run(doctor.examined(SimpleNamespace(pool=SimpleNamespace(connection=None))))
+    assert [(one["check"], one["title"]) for one in findings] == [("good", "a title"),
+                                                                 ("faulty", "the check faulty failed")]
+    assert "no such figure" in findings[1]["evidence"] and "no such figure" in capfd.readouterr().err
 
 
 def test_promtool_finds_nothing_wrong_with_our_names(client, queue):

@@ -11,6 +11,7 @@ from support.wait import until
 
 from queend import log
 from queend.services import metrics
+from queend.settings.dsn import words_of
 
 KEYS = {"QUEEND_ENCRYPTION_KEYS": "a:" + "5a" * 32}
 PRINTED = """
@@ -54,10 +55,13 @@ def test_nor_can_it_be_traced(leave, dumpable):
     assert done.stdout.split()[0] == dumpable and (done.stdout.split()[1] == "0" or leave)
 
 
-@pytest.mark.parametrize("dsn", ["postgresql://bob:hor@se/battery@127.0.0.1:1/stap%6ce",
-                                 "postgresql://bob:hor@staple-host:1/battery",
-                                 "host=127.0.0.1 port=1 user=horse dbname=staple-base"])
-def test_no_part_of_a_connection_string_is_in_an_error(tmp_path, dsn):
+# The second half of each password counts as a host, a database or both.
+CUT = ["postgresql://bob:hor@se/battery@127.0.0.1:1/stap%6ce", "postgresql://bob:hor@staple-host:1/battery@127.0.0.1/a",
+       "postgresql://bob:hor@staple@127.0.0.1:1/a", "postgres://bob:1/staple@127.0.0.1:1/a"]
+
+
+@pytest.mark.parametrize("dsn", [*CUT, "host=127.0.0.1 port=1 user=u password=horse dbname=d"])
+def test_no_part_of_a_password_is_in_an_error(tmp_path, dsn):
     with Daemon.own(tmp_path, QUEEND_DSN=dsn) as daemon:
         until(lambda: daemon.line("database_unreachable") or daemon.process.poll() is not None,
               "it tells that it cannot connect")
@@ -74,9 +78,19 @@ def test_nor_of_one_that_cannot_be_read(tmp_path):
             part for part in ("horse", "Traceback") if part in told], told
 
 
-def test_of_commands_neither():
-    done = command("migrate", QUEEND_DSN="postgresql://bob:hor@staple-host:1/battery")
+@pytest.mark.parametrize("dsn", CUT)
+def test_of_commands_neither(dsn):
+    done = command("migrate", QUEEND_DSN=dsn)
     assert done.returncode != 0 and "staple" not in done.stderr + done.stdout
+
+
+@pytest.mark.parametrize("dsn", ["postgresql://bob:horse@db.example:5432/queend",
+                                 "postgresql://bob@db.example/queend?password=horse",
+                                 "host=db.example user=bob password=horse dbname=queend"])
+def test_names_of_a_connection_string_are_told(dsn):
+    words_of(dsn, "QUEEND_DSN")
+    said = "schema \"queend\" of 'db.example' for role \"bob\": "
+    assert log.masked(said + '"horse"') == said + "(password)"
 
 
 def test_half_of_what_a_key_may_seal_is_told_once(monkeypatch):

@@ -3,12 +3,14 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import psycopg
 import pytest
 from pyspark.sql import SparkSession
-from support.daemon import PACKAGE
+from support.client import Client
+from support.daemon import PACKAGE, Daemon
 
 from queend.spark import QueendDataSource
 from queend.spark.jobs.backfill import JAR
@@ -36,3 +38,19 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session.dataSource.register(QueendDataSource)
     yield session
     session.stop()
+
+
+@pytest.fixture
+def exchange(daemon: Daemon, client: Client, queue: str) -> Callable[..., None]:
+    """Takes a partition away and makes it again with these records."""
+
+    def exchanged(partition: str, *records: int) -> None:
+        with psycopg.connect(daemon.conninfo, autocommit=True) as connection:
+            (number,) = connection.execute("""SELECT p.id FROM queend.partitions p JOIN queend.queues q
+                     ON q.id = p.queue_id WHERE q.name = %s AND p.name = %s""", (queue, partition)).fetchone()
+            connection.execute("DELETE FROM queend.log WHERE partition_id = %s", (number,))
+            (removed,) = connection.execute(
+                "SELECT removed FROM queend.partitions_clean(%s, 1, queend.now_us() + 1000)", (number - 1,)).fetchone()
+            assert removed == 1
+        client.push(queue, *records, partition=partition)
+    return exchanged

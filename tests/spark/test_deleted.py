@@ -7,7 +7,6 @@ import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import psycopg
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
@@ -185,22 +184,6 @@ def test_a_real_batch_whose_queue_goes_after_it_was_planned(spark: SparkSession,
     with pytest.raises(Exception, match="records 0 to 9 cannot be read: it was deleted, or deleted and made again"):
         strict.rdd.collect()
     assert lax.rdd.collect() == []
-
-
-@pytest.fixture
-def exchange(daemon: Daemon, client: Client, queue: str) -> Callable[..., None]:
-    """Takes a partition away and makes it again with these records."""
-
-    def exchanged(partition: str, *records: int) -> None:
-        with psycopg.connect(daemon.conninfo, autocommit=True) as connection:
-            (number,) = connection.execute("""SELECT p.id FROM queend.partitions p JOIN queend.queues q
-                     ON q.id = p.queue_id WHERE q.name = %s AND p.name = %s""", (queue, partition)).fetchone()
-            connection.execute("DELETE FROM queend.log WHERE partition_id = %s", (number,))
-            (removed,) = connection.execute(
-                "SELECT removed FROM queend.partitions_clean(%s, 1, queend.now_us() + 1000)", (number - 1,)).fetchone()
-            assert removed == 1
-        client.push(queue, *records, partition=partition)
-    return exchanged
 
 
 def test_a_partition_made_again_under_a_stream(reading: Reading, client: Client, queue: str,

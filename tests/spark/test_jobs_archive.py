@@ -20,7 +20,7 @@ from support.ports import free_port
 from support.wait import until
 
 from queend.spark.jobs import JobError, archive, read
-from queend.spark.jobs.manifest import Manifest
+from queend.spark.jobs.manifest import Entry, Manifest
 from queend.spark.jobs.store import Store
 
 from jobs import Job
@@ -174,6 +174,24 @@ def test_a_partition_that_came_again(store: Run, both: Callable[..., DataFrame],
                            "AND q.name = %s AND p.name = 'b'", (queue,))
     assert store()["rows"] == 1
     assert rows(both(hot=False)) == {"a": [(0, 1), (0, 3), (1, 2)]}
+
+
+def test_a_partition_that_comes_again_in_the_middle(spark: SparkSession, daemon: Daemon, client: Client, queue: str,
+                                                    tmp_path: Path, exchange: Callable[..., None],
+                                                    monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its records are archived, then it is removed and made again, then the offsets are committed: not for the new
+    one."""
+    client.push(queue, *range(10), partition="a")
+    committed = Manifest.commit
+
+    def commit(manifest: Manifest, entry: Entry) -> None:
+        committed(manifest, entry)
+        if entry.number == 1:
+            exchange("a", *range(100, 105))
+
+    monkeypatch.setattr(Manifest, "commit", commit)
+    assert archive(spark, queue, str(tmp_path / "cold"), group="cold", say=quiet, url=daemon.url)["rows"] == 10
+    assert [one["data"] for one in client.pop(queue, "a", consumerGroup="cold", batch=9)] == [*range(100, 105)]
 
 
 def test_two_runs_side_by_side(spark: SparkSession, daemon: Daemon, client: Client, queue: str, tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeGuard
 from urllib.parse import unquote_to_bytes
 
 import orjson
@@ -46,7 +46,7 @@ def full(error: Any) -> Refusal:
     return Refusal(409, error.diag.message_primary or "The limit is reached", "bound_reached")
 
 
-def is_whole(value: Any) -> bool:
+def is_whole(value: Any) -> TypeGuard[int]:
     """Returns whether a value is a whole number of JSON; true and false are not."""
     return isinstance(value, int) and not isinstance(value, bool)
 

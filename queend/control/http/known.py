@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 from fastapi import Request
 
@@ -126,7 +126,7 @@ def there(path: str) -> list[tuple[str, bool]]:
              for template, operations in HOT.items()
              if re.fullmatch(re.sub(r"\{[^}]+\}", "[^/]+", template), path) for method in operations]
     found += [(method, ROUTES[f"{method} {route.path}"].own, method == "GET") for router in ROUTERS
-              for route in router.routes if route.path_regex.match(path) for method in route.methods]
+              for route in cast("list[Any]", router.routes) if route.path_regex.match(path) for method in route.methods]
     return [(name, own) for method, own, headed in found for name in ([method, "HEAD"] if headed else [method])]
 
 

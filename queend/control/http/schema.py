@@ -3,7 +3,8 @@ from __future__ import annotations
 
 from typing import Any
 
-TEXT, INTEGER, FLAG, ANY = {"type": "string"}, {"type": "integer"}, {"type": "boolean"}, {}
+TEXT, INTEGER, FLAG = {"type": "string"}, {"type": "integer"}, {"type": "boolean"}
+ANY: dict[str, Any] = {}
 NAME = {"type": "string", "maxLength": 255}
 ID = {"type": "string", "format": "uuid"}
 TIME = {"type": "string", "format": "date-time"}

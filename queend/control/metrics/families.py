@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
@@ -10,7 +11,7 @@ class Families:
     """Families by name, in the order of their first sample."""
 
     def __init__(self) -> None:
-        self.all: dict[str, Metric] = {}
+        self.all: dict[str, Any] = {}
 
     def __iter__(self) -> Iterator[Metric]:
         return iter(self.all.values())

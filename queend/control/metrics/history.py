@@ -139,7 +139,7 @@ def hostname_and_worker(query: Query) -> dict[str, Any]:
 
 def average(level: list[float | None]) -> float | None:
     """Returns the average of a level; None if nothing was measured."""
-    return level[0] / level[1] if level and level[1] else None
+    return level[0] / level[1] if level and level[0] is not None and level[1] else None
 
 
 def or_zero(value: float | None) -> int:

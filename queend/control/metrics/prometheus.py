@@ -52,7 +52,7 @@ TALLIES = (      # of Core.tallies, in its order
     ("ack_failed_messages", "Messages whose acknowledgment was refused"), ("transactions", "Transactions"))
 
 # Values without peers.
-ALONE = {"senders": [], "refused": dict.fromkeys(REFUSED, 0),
+ALONE: dict[str, Any] = {"senders": [], "refused": dict.fromkeys(REFUSED, 0),
          **dict.fromkeys(("sent", "posted", "taken", "told", "heard", "looks"), 0)}
 
 

@@ -16,6 +16,7 @@ from fastapi import Request
 from psycopg.rows import dict_row
 from psycopg_pool import PoolTimeout
 
+from ... import log
 from ...auth.levels import READ
 from ...duration import span
 from ...postgres.session import told
@@ -268,6 +269,11 @@ async def examined(control: Any) -> list[dict[str, str]]:
                 findings.append({"check": name, "level": "warning", "title": f"the check {name} failed",
                                  "evidence": told(error)[:EVIDENCE_MOST],
                                  "advice": "A table is locked: see the check locks" if locked else "See /health"})
+            except Exception as error:      # a fault of the check
+                log.line("error", "check_failed", repr(error), check=name)
+                findings.append({"check": name, "level": "warning", "title": f"the check {name} failed",
+                                 "evidence": repr(error)[:EVIDENCE_MOST],
+                                 "advice": "Report this fault of queend. The other checks ran"})
     return sorted(findings, key=lambda one: -LEVELS.index(one["level"]))
 
 

@@ -9,6 +9,7 @@ import asyncio
 import re
 import time
 from collections import Counter, defaultdict
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from fastapi import Request
@@ -121,9 +122,10 @@ class Erasure:
     async def step(self, place: str) -> str | None:
         """Searches the next part, and erases matches. Returns the place to go on from, None at the end."""
         kind, *numbers = place.split(".")
-        step = {"early": self._early, "outbox": self._outbox, "log": self._log, "letters": self._letters,
-                "traces": self._traces}[kind]
-        return await step(*(bytes.fromhex(one[1:]) if one[0] == "x" else int(one) for one in numbers))
+        steps: dict[str, Callable[..., Awaitable[str | None]]] = {
+            "early": self._early, "outbox": self._outbox, "log": self._log, "letters": self._letters,
+            "traces": self._traces}
+        return await steps[kind](*(bytes.fromhex(one[1:]) if one[0] == "x" else int(one) for one in numbers))
 
     def _fits(self, key: bytes, payload: bytes | None, headers: str | None = None) -> bool:
         """Returns whether a record matches, and counts it."""

@@ -116,11 +116,11 @@ async def session(request: Request) -> Json:
     if grant is None:
         return Json({"tokens": False, "level": "admin", "subject": None, "expiresAt": None, "queues": None,
                      "version": __version__})
-    queues: dict[str, list[str]] | None = None if grant.rules is None else {}
+    queues: dict[str, list[str]] = {}
     for pattern, verbs, groups in grant.rules or ():
         queues.setdefault(pattern.decode(errors="replace"), []).extend(
             name if groups is None else f"{name}:{groups.decode(errors='replace')}"
             for name, verb in VERBS.items() if verbs & verb)
     return Json({"tokens": True, "level": LEVELS[grant.level], "subject": grant.subject or None,
                  "expiresAt": ts3(grant.expires_us) if 0 < grant.expires_us < FAR_US else None,
-                 "queues": queues, "version": __version__})
+                 "queues": None if grant.rules is None else queues, "version": __version__})

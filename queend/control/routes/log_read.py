@@ -115,7 +115,7 @@ class Reader:
                 values = ([w.queue for w in wanted], [w.partition for w in wanted], [w.offset for w in wanted],
                           [w.most for w in wanted], most)
                 await cursor.execute(READ_ROWS, values, binary=True)
-                result = cursor.pgresult
+                result: Any = cursor.pgresult
             numbers = None
             # After the rows: a number is reused only after all others, so its holder now held it when the rows
             # were read.
@@ -143,11 +143,12 @@ class Reader:
                     entries[at][7].append(tuple(parts))
                     size += len(parts[4])
             del result, cursor
-            arguments = (form, entries, most, columns, [w.end for w in wanted],
+            arguments: Any = (form, entries, most, columns, [w.end for w in wanted],
                          numbers if columns and "id" in columns else None)
-            made = read_answer(*arguments) if size < OWN_THREAD_FROM else await asyncio.to_thread(read_answer,
+            made: Any = read_answer(*arguments) if size < OWN_THREAD_FROM else await asyncio.to_thread(read_answer,
                 *arguments)
-            return Found(*made, failed, heads)
+            found: list[Any] = [*made, failed, heads]
+            return Found(*found)
 
 
 def _form(request: Request) -> str:
@@ -332,7 +333,8 @@ async def _offsets_packed(reader: Reader, call: Fields, queue: str, at: int | No
     async with reader.turns:
         async with reader.pool.connection() as connection, connection.cursor(binary=True) as cursor:
             await cursor.execute(PACKED, (queue, behind, limit, at), binary=True)
-            number, name, head, floor, found = (cursor.pgresult.get_value(0, column) for column in range(5))
+            result: Any = cursor.pgresult
+            number, name, head, floor, found = (result.get_value(0, column) for column in range(5))
         if number is None:
             await _known(reader, queue)
         answer = await asyncio.to_thread(offsets_answer, number, name, head, floor, found, at is not None)

@@ -144,7 +144,7 @@ async def origins_of(request: Request, places: list[tuple[int, int]]) -> list[di
     return [row.origin or {} for row in found]
 
 
-def deliver_at(row: Any) -> dict[str, str]:
+def deliver_at(row: Any) -> dict[str, str | None]:
     """Returns the delivery moment of a message that has one."""
     return {} if row.deliver_at is None else {"deliverAt": ts3(row.deliver_at)}
 

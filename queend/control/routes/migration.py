@@ -30,7 +30,7 @@ PORTS = 65_535
 def address(request: Request, given: dict[str, Any], missing: str) -> Address:
     """Returns the target's address. Refusal: 400 for missing values or those of another type, 403 for a target that the
     operator has not listed."""
-    texts = {name: given.get(name) for name in ("host", "database", "user")}
+    texts: dict[str, Any] = {name: given.get(name) for name in ("host", "database", "user")}
     if not all(texts.values()):
         raise Refusal(400, missing, "invalid_request")
     texts |= {"port": given.get("port") or "5432", "password": given.get("password") or ""}

@@ -179,7 +179,8 @@ async def queue_clear(request: Request, queue: PathName) -> Json:
     groups are kept. With `partition`, only messages of that partition; 404 if it does not exist."""
     partition = Query(request).text("partition")
     head = await queue_row(request, queue)
-    after, last, removed = 0, None, 0
+    after: int | None = 0
+    last, removed = None, 0
     if partition is not None:
         found = await rows(request, "SELECT p.id FROM queend.partitions p WHERE p.queue_id = %s AND p.name = %s",
                            head.id, partition)

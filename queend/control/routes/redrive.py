@@ -62,7 +62,8 @@ async def redrive(connection: AsyncConnection, ids: list[int], queue: str | None
     """Stores these dead letters again, those of each group in order, in the given queue (None: their own) and partition
     (None: of the same name). payloads: new payloads of some of them, by id. Encrypted payloads stay encrypted. Returns
     the new transaction ids and their queues. Skips dead letters that another session has locked."""
-    async with connection.transaction(), connection.cursor(row_factory=namedtuple_row) as cursor:
+    named: Any = namedtuple_row      # rows have the names of columns, which no type says
+    async with connection.transaction(), connection.cursor(row_factory=named) as cursor:
         await cursor.execute(STAY, (queue, ids))
         held = {row.id for row in await (await cursor.execute(HOLD, (ids,))).fetchall()}
         dead = await (await cursor.execute(SHOW, ([one for one in ids if one in held],))).fetchall()

@@ -29,7 +29,8 @@ async def settings_list(request: Request) -> Json:
         origin = dict.fromkeys(Settings.model_fields, "")
     return Json([{
         "name": name.upper(), "value": _text(masked(settings, name)), "default": _text(field.default),
-        "unit": (field.json_schema_extra or {}).get("unit", ""), "about": field.description or "",
+        "unit": (field.json_schema_extra or {}).get("unit", ""),      # type: ignore[union-attr]
+        "about": field.description or "",
         "origin": origin[name], "changed": getattr(settings, name) != field.default}
         for name, field in Settings.model_fields.items()])
 

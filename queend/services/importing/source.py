@@ -82,7 +82,7 @@ class Source:
         self.schema = sql.Identifier(schema)
         self.connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
         self.connection.read_only = True
-        kinds = dict(self.connection.execute(
+        kinds: dict[str, str] = dict(self.connection.execute(
             "SELECT c.relname, c.relkind::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE "
             "n.nspname = %s", (schema,)).fetchall())
         if missing := [name for name in TABLES if kinds.get(name) not in ("r", "p")]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 from ..link import Refused, Unreachable
+from ..marks import NoQueue
 from .fault import JobError, told
 from .frames import Head, opened, source
 from .manifest import Entry, Manifest, Span
@@ -36,7 +37,7 @@ def archive(spark: SparkSession, queue: str, target: str, *, group: str | None =
         head = Head(wire, queue)
         manifest = begun(store, head)
         _settle(manifest)
-        _tell(head, manifest, group, manifest.last)
+        _tell(head, manifest, group, manifest.last, head.rows)
         spans, gaps = due(head, manifest, allow_gaps)
         lost = {(one.number, one.end): one for one in gaps}
         rows = files = 0
@@ -182,17 +183,21 @@ def _compare(head: Head, spans: list[Span], seen: dict[str, Any]) -> None:
                        "counts; run it again")
 
 
-def _tell(head: Head, manifest: Manifest, group: str | None, entry: Entry | None) -> None:
+def _tell(head: Head, manifest: Manifest, group: str | None, entry: Entry | None,
+          rows: list[tuple[int, str, int, int]] | None = None) -> None:
     """Commits offsets for a group: all of them if the group is new, otherwise the last entry, whose commit may be
-    missing."""
+    missing. rows: the present partitions; None: asks for them. The route takes names, not numbers: a partition that is
+    deleted and made again between that answer and the commit gets the offset of the former one, at most its own end."""
     if not group or entry is None:
         return
-    now = {number for number, *_ in head.rows}
     spans = entry.spans if entry.group == group else [
         Span(number, manifest.names[number], 0, end) for number, end in manifest.ends.items()]
     try:
+        now = {number: name for number, name, *_ in (head.partitions() if rows is None else rows)}
         head.link.commit(group, [{"queue": head.queue, "partition": one.name, "offset": one.end} for one in spans
-                                 if one.number in now])
+                                 if now.get(one.number) == one.name])
+    except NoQueue:     # it was just deleted: there is nothing to commit
+        return
     except (Refused, Unreachable) as error:
         raise JobError(f"what is archived could not be told to group {group!r}: {error}. It is archived; the next run "
                        "tells it") from None

@@ -49,7 +49,7 @@ def _pages(link: Link, queue: str | None, group: str | None, most: int,
            progress: Progress | None) -> Iterator[dict[str, Any]]:
     at = 0
     while at < min(most, OFFSET_MOST):
-        query = {"limit": min(PAGE, most - at), "offset": at, **({"queue": queue} if queue else {}),
+        query: dict[str, Any] = {"limit": min(PAGE, most - at), "offset": at, **({"queue": queue} if queue else {}),
                  **({"consumerGroup": group} if group else {})}
         found = link.get(f"/api/v1/dlq?{urlencode(query)}")
         for one in found["messages"]:

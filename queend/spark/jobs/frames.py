@@ -31,9 +31,13 @@ class Head:
         self.link, self.queue = link, queue
         self.identity = self._identity()
         with asking():
-            table = table_of(link, queue)
-        self.rows = list(zip(*(table.column(name).to_pylist() for name in ("number", "name", "logStartOffset",
-                                                                           "highWatermark")), strict=True))
+            self.rows = self.partitions()
+
+    def partitions(self) -> list[tuple[int, str, int, int]]:
+        """Returns number, name, first and next offset of the partitions that the queue has now."""
+        table = table_of(self.link, self.queue)
+        return list(zip(*(table.column(name).to_pylist() for name in ("number", "name", "logStartOffset",
+                                                                      "highWatermark")), strict=True))
 
     def _identity(self) -> str:
         with asking():
