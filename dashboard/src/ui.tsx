@@ -1,6 +1,6 @@
 // The parts all pages are made of.
 import type { ComponentChildren, JSX } from "preact";
-import { useEffect, useId, useRef, useState } from "preact/hooks";
+import { useEffect, useId, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { Refused, told } from "./api";
 import "./narrow.css";
 import "./long.css";
@@ -189,7 +189,7 @@ export function Press({ onDo, children }: { onDo: () => Promise<unknown>; childr
 export function Dialog({ title, onClose, children }: { title: ComponentChildren; onClose: () => void; children: ComponentChildren }): JSX.Element {
   const box = useRef<HTMLDialogElement>(null);
   const id = useId();
-  useEffect(() => {
+  useLayoutEffect(() => {      // before the next key: an effect runs after the next frame, and Escape would be lost until then
     const before = document.activeElement;
     box.current?.showModal();
     return () => { if (before instanceof HTMLElement) before.focus(); };
