@@ -26,8 +26,9 @@ cdef inline int64_t capacity_left(Queue* q) noexcept nogil:
 cdef inline bint capacity_old(Queue* q, int64_t now) noexcept nogil:
     # Returns True if the last answer is too old to admit records. The less room it leaves, the sooner it is too old.
     cdef Capacity* c = &q.capacity
-    return (c.asked_us == 0
-            or now - c.asked_us > CAPACITY_SHARE * c.took_us + CAPACITY_AGE_US * capacity_left(q) // q.max_size)
+    cdef int64_t most = q.max_size      # read once: a reload beside may take the bound away
+    return (c.asked_us == 0 or most <= 0
+            or now - c.asked_us > CAPACITY_SHARE * c.took_us + CAPACITY_AGE_US * capacity_left(q) // most)
 
 cdef inline bint capacity_recent(Capacity* c, int64_t now, int64_t since) noexcept nogil:
     # Returns True if the last answer is new enough to refuse a request that came at `since`.
