@@ -131,6 +131,8 @@ CYCLE = {"query_id": UUID, "partition_id": UUID}
     ("GET", "/api/v1/messages?limit=abc", None, "limit must be a whole number from 0 to 10000"),
     ("GET", "/api/v1/messages?limit=10001", None, "limit must"),
     ("GET", "/api/v1/dlq?ofset=5", None, "offset is one"),
+    ("GET", "/api/v1/dlq?queue=q&group=g", None, "group is no parameter; consumerGroup is one"),
+    ("GET", "/api/v1/dlq?consumer_group=g", None, "consumerGroup is one"),
     ("GET", "/api/v1/consumer-groups/lagging?minLagSeconds=soon", None, "minLagSeconds must"),
     ("DELETE", "/api/v1/consumer-groups/g?deleteMetadata=no", None, "deleteMetadata must be true or false"),
     ("DELETE", "/api/v1/consumer-groups/g?deletemetadata=false", None, "deleteMetadata is one"),

@@ -92,8 +92,8 @@ cdef bint held_waits(Conn* c, int64_t size) noexcept nogil:
     return size >= HELD_LITTLE and (held_over(c) or not c.has_room and held_behind(c))
 
 cdef bint held_behind(const Conn* c) noexcept nogil:
-    # Returns True if requests wait that go before one of the connection: of its own address, or of one with at most
-    # half of the share.
+    # Returns True if requests wait that go before one of the connection. They are of its own address, or of an address
+    # with at most half of the share.
     cdef const LocalAddress* a = c.worker.room_first
     return a != NULL and (c.address.room_first != NULL or not held_over(a.room_first))
 

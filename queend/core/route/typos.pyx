@@ -41,8 +41,8 @@ cdef const char* EVENT_NAMES = (b"\x0b" b"specversion" b"\x02" b"id" b"\x06" b"s
                                 b"\x07" b"subject" b"\x04" b"time" b"\x0f" b"datacontenttype" b"\x0a" b"dataschema"
                                 b"\x0c" b"partitionkey" b"\x0b" b"traceparent" b"\x0a" b"tracestate")
 
-# Members of an item that this daemon does not support, and what replaces each. With QUEEND_STRICT an item with such a
-# member is refused: without it, the message would be another one than its sender meant.
+# Members of an item that this daemon does not support, and what replaces each. QUEEND_STRICT refuses an item that has
+# one: its sender means something by it, and the message would lack that.
 cdef struct Unsupported:
     const char* name
     const char* instead
@@ -68,12 +68,27 @@ cdef bint typo_refuse_member(ApiError* e, const Unsupported* row, const char* wh
     return refuse_as(e, b"%s is not supported in an item: %s (%s %d, field %s)", row.name, row.instead, what, index,
                      row.name)
 
-# Names that people bring from elsewhere, and what each of them is called here.
-cdef enum:
-    MISTAKEN_MOST = 8
+# What other systems call a known name. The control plane has the same (control/http/known).
+cdef struct Mistaken:
+    const char* name
+    const char* meant
 
-cdef const char* mistaken[MISTAKEN_MOST]
-mistaken = [b"group", b"consumerGroup", b"delay", b"delayMs", b"leaseTime", b"leaseSeconds", b"limit", b"batch"]
+cdef enum:
+    MISTAKEN_MOST = 4
+
+cdef Mistaken[MISTAKEN_MOST] mistaken
+mistaken[0] = Mistaken(b"group", b"consumerGroup")
+mistaken[1] = Mistaken(b"delay", b"delayMs")
+mistaken[2] = Mistaken(b"leaseTime", b"leaseSeconds")
+mistaken[3] = Mistaken(b"limit", b"batch")
+
+cdef bint typo_foreign(Slice a, Slice b) noexcept nogil:
+    # Returns True if other systems call the known name b a.
+    cdef int i
+    for i in range(MISTAKEN_MOST):
+        if slice_is(b, mistaken[i].meant) and typo_same(a, slice_lit(mistaken[i].name)):
+            return True
+    return False
 
 cdef bint typo_same(Slice a, Slice b) noexcept nogil:
     # Returns True if the names are equal but for case, `_` and `-`.
@@ -92,16 +107,12 @@ cdef bint typo_same(Slice a, Slice b) noexcept nogil:
         k += 1
 
 cdef bint typo_near(Slice a, Slice b) noexcept nogil:
-    # Returns True if the known name b is meant. Then a is b but for case, `_` and `-`, or for one letter more, less or
-    # other, or for two that are swapped; or a is what others call b.
-    cdef size_t i
+    # Returns True if a means the known name b. Its case, `_` and `-` may differ. One letter may be more, less or other,
+    # or two may be swapped. Or other systems call b so.
+    cdef size_t i = 0
     cdef size_t most = a.n if a.n < b.n else b.n
-    if typo_same(a, b):
+    if typo_same(a, b) or typo_foreign(a, b):
         return True
-    for i in range(0, MISTAKEN_MOST, 2):
-        if slice_is(b, mistaken[i + 1]) and typo_same(a, slice_lit(mistaken[i])):
-            return True
-    i = 0
     if b.n < TYPO_SHORTEST or a.n + 1 < b.n or b.n + 1 < a.n:
         return False
     while i < most and a.p[i] == b.p[i]:
