@@ -37,8 +37,8 @@ cdef void idset_close() noexcept nogil:
 # ---- the set of one partition: requires idsets.lock ------------------------------------------------------------------
 # A cell is 44 bits of a keyed hash and 20 bits of place: offsets from `origin` on, in steps of 1 << shift. Among 10^7
 # ids, a new one meets another's hash by one chance in 1.7 million; then 16 records are looked through. Linear probing,
-# at most 4/5 full: 10 to 15 bytes per id. A full table is moved into a larger one four cells at a time, as others wait
-# for the lock (at once, 10^7 ids took 108 ms). Until the move ends, both tables are searched. Cells of the old one
+# at most 4/5 full: 10 to 15 bytes per id. A full table is moved into a larger one four cells at a time. Moved at once,
+# 10^7 ids kept others from the lock for 108 ms. Until the move ends, both tables are searched. Cells of the old one
 # before `moved` are skipped. They stay in place, because a search ends at the first empty cell.
 
 cdef inline void idset_unlink(IdSet* r) noexcept nogil:

@@ -68,7 +68,7 @@ cdef bint typo_refuse_member(ApiError* e, const Unsupported* row, const char* wh
     return refuse_as(e, b"%s is not supported in an item: %s (%s %d, field %s)", row.name, row.instead, what, index,
                      row.name)
 
-# What other systems call a known name. The control plane has the same (control/http/known).
+# Lists what other systems call a known name. The control plane has the same (control/http/known).
 cdef struct Mistaken:
     const char* name
     const char* meant
@@ -107,8 +107,8 @@ cdef bint typo_same(Slice a, Slice b) noexcept nogil:
         k += 1
 
 cdef bint typo_near(Slice a, Slice b) noexcept nogil:
-    # Returns True if a means the known name b. Its case, `_` and `-` may differ. One letter may be more, less or other,
-    # or two may be swapped. Or other systems call b so.
+    # Returns True if a means the known name b. It may differ in case, `_` and `-`, or by one letter more, less or
+    # other, or by two that are swapped. Or other systems call b so.
     cdef size_t i = 0
     cdef size_t most = a.n if a.n < b.n else b.n
     if typo_same(a, b) or typo_foreign(a, b):
