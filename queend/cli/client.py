@@ -229,7 +229,7 @@ class Server:
 
     def _refused(self, answer: Answer, text: str, told: dict[str, Any], route: str) -> ServerError:
         code = answer.status
-        more = {"code": code, "body": told}
+        more: dict[str, Any] = {"code": code, "body": told}
         if code == 401:
             what = "refused the token" if self.token else "requires a token"
             return ServerError(f"{self.url} {what}: {text}", 7,

@@ -92,7 +92,7 @@ class Control:
 
             self.guard = Guard(settings, core, self.app, self.holds.cut)
         self.bridge = Bridge(core, self.guard or self.app, (settings.host or "", settings.port),
-                             self.guard and self.guard.hold)
+                             self.guard.hold if self.guard else None)
 
     def open(self) -> None:
         """Answers requests from now on. Until `take_up` the pools are closed, which every route treats as a database

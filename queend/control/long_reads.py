@@ -108,11 +108,11 @@ class Holds:
             return 0.0
         try:
             async with self.pool.connection() as connection:
-                row = await (await connection.execute(
-                    HEADS, ([q for q, _ in wanted], [p for _, p in wanted]))).fetchone()
+                ((heads,),) = await (await connection.execute(
+                    HEADS, ([q for q, _ in wanted], [p for _, p in wanted]))).fetchall()
         except psycopg.Error:
             self._wake(looked, True)        # their next read reports the error
             return 0.0
-        now = dict(zip(wanted, row[0], strict=True))
+        now = dict(zip(wanted, heads, strict=True))
         self._wake([hold for hold in looked if any(now[key] != head for key, head in hold.heads.items())], True)
         return loop.time() - begin

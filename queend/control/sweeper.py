@@ -35,7 +35,7 @@ class Sweeper(Running):
         """Sweeps until nothing is left or nothing can be swept. Returns whether nothing is left."""
         async with self.pool.connection() as connection:
             while True:
-                removed, partitions = await (
-                    await connection.execute("SELECT * FROM queend.sweep(%s)", (ROWS,))).fetchone()
+                ((removed, partitions),) = await (
+                    await connection.execute("SELECT * FROM queend.sweep(%s)", (ROWS,))).fetchall()
                 if partitions == 0 or removed == 0:
                     return partitions == 0

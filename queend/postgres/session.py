@@ -31,7 +31,7 @@ def parted(conninfo: str, **more: Any) -> tuple[str, list[tuple[str, str]]]:
     Options that are more than settings (a switch of the server's command line) stay where they are.
     """
     words = conninfo_to_dict(conninfo, **more)
-    settings = read(words.pop("options", None) or "")
+    settings = read(str(words.pop("options", None) or ""))
     if settings is None:
         return make_conninfo(conninfo, **more), []
     return make_conninfo("", **words), settings

@@ -353,7 +353,8 @@ class Metrics(Running):
                 for table in ("metric_queues", "metric_workers"):
                     gone = CLEAN_ROWS
                     while gone == CLEAN_ROWS:
-                        (gone,) = await (await connection.execute(CLEAN.format(table), (before, CLEAN_ROWS))).fetchone()
+                        ((gone,),) = await (await connection.execute(
+                            CLEAN.format(table), (before, CLEAN_ROWS))).fetchall()
         except psycopg.Error as error:
             self._failed("metrics_not_cleaned", error)
             return False

@@ -50,11 +50,11 @@ class Summary(Running):
         """Summarizes the ranges that were filled since the last look; the first time, all without a summary. Does
         nothing during a vacuum."""
         async with self.pool.connection() as connection:
-            (full,) = await (await connection.execute(FULL)).fetchone()
+            ((full,),) = await (await connection.execute(FULL)).fetchall()
             if self._full is not None and full <= self._full:
                 self._full = full      # fewer: the table was rewritten
                 return
-            (busy,) = await (await connection.execute(BUSY)).fetchone()
+            ((busy,),) = await (await connection.execute(BUSY)).fetchall()
             if busy:
                 return
             async with connection.transaction():

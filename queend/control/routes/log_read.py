@@ -103,7 +103,7 @@ class Reader:
         """Returns the seed for the spelling of partition ids, which never changes in a database."""
         if self._seed is None:
             async with self.pool.connection() as connection:
-                (self._seed,) = await (await connection.execute(SEED)).fetchone()
+                ((self._seed,),) = await (await connection.execute(SEED)).fetchall()
         return self._seed
 
     async def rows(self, query: str, values: tuple) -> list[Any]:
@@ -116,7 +116,7 @@ class Reader:
                           [w.most for w in wanted], most)
                 await cursor.execute(READ_ROWS, values, binary=True)
                 result: Any = cursor.pgresult
-            numbers = None
+            numbers: list[int] = []
             # After the rows: a number is reused only after all others, so its holder now held it when the rows
             # were read.
             if columns and "id" in columns or any(w.number for w in wanted):

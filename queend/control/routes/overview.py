@@ -165,7 +165,7 @@ async def status(request: Request) -> Json:
         "statsAge": -1 if row.age is None else row.age})
 
 
-def _filters(query: Query) -> dict[str, str | None]:
+def _filters(query: Query) -> dict[str, Any]:
     return {name: query.text(name) for name in ("queue", "namespace", "task")}
 
 
