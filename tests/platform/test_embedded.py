@@ -91,7 +91,8 @@ def test_root_that_may_not_look_into_processes_of_others(tmp_path):
 import ctypes, signal
 from pathlib import Path
 from queend.postgres import stale_processes
-from queend.postgres.embedded import Embedded, dying_with
+from queend.postgres.embedded import Embedded
+from queend.postgres.stale_processes import dying_with
 dying_with({os.getpid()}, signal.SIGKILL)()
 cluster = Embedded(Path({str(tmp_path)!r}))
 cluster.start()
