@@ -31,6 +31,7 @@ from .http.answer import FULL, Json, Refusal, full
 from .http.compressed import Compressed
 from .http.etag import Tagged
 from .lock_guard import LockGuard
+from .log_reader import Reader
 from .long_reads import Holds
 from .pulse import Pool, Pulse
 from .routes import routers
@@ -49,7 +50,7 @@ class Control:
     def __init__(self, settings: Settings, core: Any, conninfo: str, folder: Folder):
         # here, as below: they need the compiled part, which the command line does not
         from .metrics.rounds import Rounds
-        from .routes import live, log_read
+        from .routes import live
         from .routes.search import Searches
         from .stream_calls import Streams
 
@@ -79,7 +80,7 @@ class Control:
         self.peers = Peers(settings, self.maintenance)
         self.maintenance.switched = lambda: self.peers.tell(maintenance=True)
         self.folder = folder
-        self.reader = log_read.Reader(self)
+        self.reader = Reader(self.pool)
         self.searches = Searches()
         self.streams = Streams(settings, conninfo, self.pulse)
         self.services = (self.pulse, self.lock_guard, self.sweeper, self.eraser, self.retention, self.relay,
