@@ -26,7 +26,7 @@ from ..services.tracing import Tracing
 from ..services.transfer import Transfer
 from ..settings.model import Settings
 from .bridge import Bridge
-from .http import known
+from .http import known, static
 from .http.answer import FULL, Json, Refusal, full
 from .http.compressed import Compressed
 from .http.etag import Tagged
@@ -35,6 +35,7 @@ from .log_reader import Reader
 from .long_reads import Holds
 from .pulse import Pool, Pulse
 from .routes import routers
+from .stream_calls import Streams
 from .sweeper import Sweeper
 
 # Says why there is no connection to the database, for each doubt of `routes/health`. The first one that holds is
@@ -48,11 +49,10 @@ class Control:
     """The control plane of one daemon. Requires `open`, `take_up` and `close` on the same running loop."""
 
     def __init__(self, settings: Settings, core: Any, conninfo: str, folder: Folder):
-        # here, as below: they need the compiled part, which the command line does not
+        # here: routes are listed in the order in which their modules are imported (`routers`)
         from .metrics.rounds import Rounds
-        from .routes import live
+        from .routes.live import Backlog
         from .routes.search import Searches
-        from .stream_calls import Streams
 
         self.settings = settings
         self.core = core
@@ -73,7 +73,7 @@ class Control:
             one.stores_nothing, one.writing = self.pulse.stores_nothing, self.pulse.writing
         self.summary = Summary(self.pool)
         self.holds = Holds(self.pool)
-        self.backlog = live.Backlog()
+        self.backlog = Backlog()
         self.doctor = Rounds(self)
         self.tracing = Tracing(settings, core)
         self.maintenance = Maintenance(core, self.pool, folder.path)
@@ -154,8 +154,6 @@ class RawPath:
 
 
 def application(control: Control) -> FastAPI:
-    from .http import static
-
     app = FastAPI(title="queend", version=__version__, description="A message queue on PostgreSQL.", docs_url=None,
                   redoc_url=None, openapi_url=None, redirect_slashes=False, default_response_class=Json)
     app.state.control = control

@@ -10,6 +10,7 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
 from .. import log
+from .._core import refusal
 from ..postgres import pooler, session
 from ..postgres.identity import identity_of
 from ..postgres.migrate import MigrationBusy, MigrationError, editions, migrate
@@ -28,8 +29,6 @@ class StartError(RuntimeError):
 def refusal_of(conninfo: str, reason: str) -> str | None:
     """Returns a sentence with `reason` if every attempt will fail until the configuration changes; None if a later
     attempt may succeed. Blocks."""
-    from .._core import refusal  # here, as in the supervisor
-
     address = session.parted(conninfo)[0]
     words = conninfo_to_dict(address)
     hosts = [] if words.get("hostaddr") else [

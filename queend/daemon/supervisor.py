@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any
 
 from .. import __version__, log
+from .._core import Core, log_write
 from ..control.app import Control
 from ..postgres.conninfo import PAGES, conninfo, verifies_server
 from ..postgres.embedded import Embedded, EmbeddedError
@@ -134,9 +135,7 @@ class Supervisor:
                      stop: asyncio.Event) -> int:
         """Serves until `stop`. identity: of the database. None: it is away, and the daemon buffers pushes until it is
         back."""
-        from .._core import Core, log_write  # here, so that the command line works without the compiled part
         log.through(log_write)
-
         try:
             folder = Folder(self.settings, identity)
             core = self.core = Core(core_settings(self.settings, local, str(folder.path or ""), self.sockets))

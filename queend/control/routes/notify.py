@@ -6,6 +6,7 @@ from typing import Any
 
 from fastapi import Request
 
+from ..._core import peers_heard
 from ...auth.levels import ADMIN
 from ...services.peers import NOTICES
 from ..http.answer import Json, Refusal
@@ -42,8 +43,6 @@ async def notify(request: Request) -> Json:
 
 
 def _packets(control: Any, body: bytes) -> Json:
-    from ..._core import peers_heard  # here: the command line does not need the compiled part
-
     if not control.peers.on:
         raise Refusal(409, "This daemon has no peers (QUEEN_UDP_PEERS, QUEEN_PEERS)", "no_peers")
     while body:
