@@ -91,7 +91,7 @@ class Control:
         if settings.jwt_enabled:
             from ..auth.guard import Guard  # here: its libraries load only if tokens are used
 
-            self.guard = Guard(settings, core, self.app, self.holds.cut)
+            self.guard = Guard(settings, core, self.app, static.open_files(settings), self.holds.cut)
         self.bridge = Bridge(core, self.guard or self.app, (settings.host or "", settings.port),
                              self.guard.hold if self.guard else None)
 

@@ -183,6 +183,11 @@ class Link:
             raise
 
 
+def has_notices(headers: list[tuple[bytes, bytes]]) -> bool:
+    """Returns whether a request's body is packets of another daemon. Both the guard and the route call this."""
+    return [value for name, value in headers if name == b"content-type"] == [NOTICES.encode()]
+
+
 def bound(host: str, port: int, buffer_mb: int) -> list[tuple[int, bool]]:
     """Returns UDP sockets where HTTP listens, one of each family: (descriptor, whether it is of IPv6). "" is every
     address."""

@@ -8,7 +8,7 @@ from fastapi import Request
 
 from ..._core import peers_heard
 from ...auth.levels import ADMIN
-from ...services.peers import NOTICES
+from ...services.peers import has_notices
 from ..http.answer import Json, Refusal
 from ..http.body import body_object
 from ..http.route import Routes
@@ -16,11 +16,6 @@ from ..http.schema import TEXT, body, record, whole
 
 router = Routes("system")
 HEAD = 108      # bytes of a packet's head, whose bytes 2 and 3 give the length of the rest
-
-
-def has_notices(headers: list[tuple[bytes, bytes]]) -> bool:
-    """Returns whether a request's body is packets of another daemon. Both the guard and the route call this."""
-    return [value for name, value in headers if name == b"content-type"] == [NOTICES.encode()]
 
 
 @router.declare("POST /internal/api/notify", ADMIN, whole(status={"const": "ok"}), where="body.queue",
