@@ -23,6 +23,12 @@ def consumed(client: Plain, queue: str, group: str | None = None) -> None:
     until(lambda: pending(client, queue, group) == 0, f"{queue} is consumed")
 
 
+def seek(client: Plain, queue: str) -> None:
+    """Ends the leases of the group, and has everything delivered again."""
+    answer = client.post(f"/api/v1/consumer-groups/g/queues/{queue}/seek", {"offset": 0})
+    assert answer.status == 200, answer.body
+
+
 def handler_of(kind: str, body: Callable[..., None]) -> Callable[..., Any]:
     """Returns a handler of a kind that does the same."""
     if kind == "function":
