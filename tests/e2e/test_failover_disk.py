@@ -11,7 +11,8 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from support.client import Client, data
+from support.buffers import buffered, buffering, drained, everything
+from support.client import Client
 from support.daemon import Daemon
 from support.ports import free_port
 from support.postgres import Postgres
@@ -24,18 +25,8 @@ WITHOUT_ROOM = ["prlimit", "--fsize=0:unlimited"]
 @pytest.fixture
 def server(postgres: Postgres, tmp_path: Path) -> Iterator[Callable[..., Daemon]]:
     """Starts daemons with a buffer in this test's folder, which they drain CHUNK messages at a time."""
-    running: list[Daemon] = []
-
-    def start(conninfo: str, under: list[str] | None = None, **more: object) -> Daemon:
-        settings = {"QUEEND_BUFFER_BYTES": 64 << 20, "FILE_BUFFER_DIR": tmp_path / "buffer", "QUEEND_SLOTS": 4,
-                    "FILE_BUFFER_MAX_BATCH": CHUNK, **more}
-        running.append(Daemon.under(under, conninfo, **settings) if under else Daemon(conninfo, **settings))
-        return running[-1]
-
-    yield start
-    for daemon in running:
-        if daemon.process.poll() is None:
-            daemon.stop()
+    with buffering(postgres, tmp_path / "buffer", FILE_BUFFER_MAX_BATCH=CHUNK) as start:
+        yield start
 
 
 @pytest.fixture
@@ -51,21 +42,6 @@ def room(daemon: Daemon, size: int) -> None:
 
 def switch(client: Client, on: bool) -> None:
     assert client.post("/api/v1/system/maintenance", {"enabled": on}).status == 200
-
-
-def buffered(client: Client) -> dict:
-    return client.get("/api/v1/status/buffers").json
-
-
-def drained(client: Client) -> None:
-    until(lambda: buffered(client)["pending"] == 0, "the buffer is empty")
-
-
-def everything(client: Client, queue: str) -> list:
-    result: list = []
-    while messages := client.pop(queue, "p", batch=1000, autoAck=True):
-        result += data(messages)
-    return result
 
 
 def segments(folder: Path) -> list[Path]:

@@ -22,7 +22,7 @@ LONG = ("tests/e2e/test_sdk.py::test_load", "tests/fuzz/", "tests/cli/test_cli_b
         "tests/bench/test_bench.py", "tests/faults/", "tests/e2e/test_sdk.py", "tests/e2e/test_given_back",
         "tests/e2e/test_frozen_server.py", "tests/e2e/test_model.py", "tests/e2e/test_streams_sdk.py",
         "tests/core/test_no_memory.py", "tests/sql/test_push_one.py", "tests/e2e/test_peers.py",
-        "tests/e2e/test_late_answers.py", "tests/cli/test_cli_completion.py", "tests/e2e/test_failover.py",
+        "tests/e2e/test_late_answers.py", "tests/cli/test_cli_completion.py", "tests/e2e/test_failover",
         "tests/e2e/test_editions.py", "tests/e2e/test_history.py", "tests/platform/test_migration.py",
         "tests/e2e/test_strangers.py", "tests/sql/test_dedupe.py", "tests/cli/test_cli_queues.py",
         "tests/core/test_edge.py", "tests/e2e/test_remembered_ids.py", "tests/platform/test_import_queen.py",
