@@ -22,6 +22,7 @@ from ..services.relay import Relay
 from ..services.retention import Retention
 from ..services.stats import Stats
 from ..services.summary import Summary
+from ..services.sweeper import Sweeper
 from ..services.tracing import Tracing
 from ..services.transfer import Transfer
 from ..settings.model import Settings
@@ -36,7 +37,6 @@ from .long_reads import Holds
 from .pulse import Pool, Pulse
 from .routes import routers
 from .stream_calls import Streams
-from .sweeper import Sweeper
 
 # Says why there is no connection to the database, for each doubt of `routes/health`. The first one that holds is
 # shown.

@@ -8,7 +8,7 @@ from __future__ import annotations
 import psycopg
 from psycopg_pool import AsyncConnectionPool
 
-from ..services.running import Running
+from .running import Running
 
 ROWS = 1000      # per transaction, which holds the partition's lane
 IDLE_S = 60.0
