@@ -166,7 +166,7 @@ class Server:
         """Returns the time of the database, to which default ranges extend; None if the server does not tell it."""
         try:
             told = self.get("/api/v1/analytics/queue-ops", queue="-")["timeRange"]["to"]
-            return datetime.fromisoformat(told.replace("Z", "+00:00"))
+            return datetime.fromisoformat(told)
         except (ServerError, LookupError, TypeError, AttributeError, ValueError):
             return None
 
