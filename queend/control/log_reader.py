@@ -8,6 +8,7 @@ from typing import Any
 from psycopg_pool import AsyncConnectionPool
 
 from .._core import read_answer
+from ..postgres import session
 from .database import fetched
 from .fair_semaphore import FairSemaphore
 from .long_reads import Heads
@@ -60,7 +61,7 @@ class Reader:
         """Returns the seed for the spelling of partition ids, which never changes in a database."""
         if self._seed is None:
             async with self.pool.connection() as connection:
-                ((self._seed,),) = await (await connection.execute(SEED)).fetchall()
+                ((self._seed,),) = await session.rows(connection, SEED)
         return self._seed
 
     async def rows(self, query: str, values: tuple) -> list[Any]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import psycopg
 from psycopg_pool import AsyncConnectionPool
 
+from ..postgres import session
 from .fair_semaphore import SHARE, Share
 
 TICK_S = 0.03
@@ -108,8 +109,7 @@ class Holds:
             return 0.0
         try:
             async with self.pool.connection() as connection:
-                ((heads,),) = await (await connection.execute(
-                    HEADS, ([q for q, _ in wanted], [p for _, p in wanted]))).fetchall()
+                ((heads,),) = await session.rows(connection, HEADS, [q for q, _ in wanted], [p for _, p in wanted])
         except psycopg.Error:
             self._wake(looked, True)        # their next read reports the error
             return 0.0

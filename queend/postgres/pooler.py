@@ -47,5 +47,5 @@ async def check(conninfo: str) -> bool:
 
 
 async def _pid(connection: psycopg.AsyncConnection) -> int:
-    ((pid,),) = await (await connection.execute(PID)).fetchall()
+    ((pid,),) = await session.rows(connection, PID)
     return pid

@@ -147,4 +147,10 @@ class PatientConnection(AsyncConnection):
         return int(limit) / 1000 + STILL_S if limit.isdigit() and int(limit) else None
 
 
+async def rows(connection: psycopg.AsyncConnection[Any], query: str, *values: Any, binary: bool = False,
+               **named: Any) -> list[Any]:
+    """Returns all rows of a statement."""
+    return await (await connection.execute(query, values or named or None, binary=binary)).fetchall()
+
+
 connect = Connection.connect

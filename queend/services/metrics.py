@@ -22,6 +22,7 @@ import psycopg
 from psycopg_pool import AsyncConnectionPool
 
 from .. import log
+from ..postgres import session
 from ..settings.model import Settings
 from .dbtime import DbTime
 from .minute import MINUTE_US, OF_QUEUES, SUMS, Minute
@@ -249,7 +250,7 @@ class Metrics(Running):
         self._to_ask = self._to_ask or [*self._unlisted]
         if asked := self._to_ask[-ASK_MOST:]:
             del self._to_ask[-ASK_MOST:]
-            found = await (await connection.execute(EXISTING, (asked,))).fetchall()
+            found = await session.rows(connection, EXISTING, asked)
             for name in self._unlisted.intersection(asked).difference(name for (name,) in found):
                 self.totals.pop(name, None)
 
@@ -278,8 +279,7 @@ class Metrics(Running):
                 for table in ("metric_queues", "metric_workers"):
                     gone = CLEAN_ROWS
                     while gone == CLEAN_ROWS:
-                        ((gone,),) = await (await connection.execute(
-                            CLEAN.format(table), (before, CLEAN_ROWS))).fetchall()
+                        ((gone,),) = await session.rows(connection, CLEAN.format(table), before, CLEAN_ROWS)
         except psycopg.Error as error:
             self._failed("metrics_not_cleaned", error)
             return False
