@@ -124,7 +124,7 @@ def test_an_answer_of_another_program_ends_no_worker(network: Lossy, client: Pla
     app = App(network.url, deadline=LONG, timeout=LONG)
     handled: list[int] = []
 
-    @app.worker(queue, name="w", lease=2, poll=0.1)
+    @app.worker(queue, name="w", lease=1, poll=0.1)
     def handle(message: Message) -> None:
         handled.append(message.data)
 
@@ -157,17 +157,17 @@ def test_a_token_that_is_refused_later_is_an_error_of_the_log(start_daemon: Call
     handled = threading.Event()
     app.worker(queue, name="w", poll=0.1)(lambda message: handled.set())
     with guarded.client() as plain, app.running():
-        def push() -> int:
-            return plain.request("POST", "/api/v1/push", {"items": [{"queue": queue, "payload": 1}]},
-                                 bearer(token(role="read-write"))).status
+        def push(partition: str) -> int:
+            items = [{"queue": queue, "partition": partition, "payload": 1}]
+            return plain.request("POST", "/api/v1/push", {"items": items}, bearer(token(role="read-write"))).status
 
-        assert push() == 201 and handled.wait(PATIENCE)
+        assert push("acknowledged or not") == 201 and handled.wait(PATIENCE)
         shown[0] = "no.token.at-all"
         told = until(lambda: [one for one in caplog.records if "next attempt in" in one.getMessage()], "it is told")
         assert {one.levelno for one in told} == {logging.ERROR}
         handled.clear()
         shown[0] = token(role="read-write")
-        assert push() == 201 and handled.wait(PATIENCE)
+        assert push("another") == 201 and handled.wait(PATIENCE)
 
 
 def test_the_server_of_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
