@@ -58,7 +58,7 @@ SIDE_BY_SIDE := -n $(WORKERS) --dist loadscope -o faulthandler_timeout=600 -o fa
 
 # A core that is compiled serves, also an older one: compiling alone takes longer than a minute. `make test` builds first.
 check: $(if $(wildcard queend/_core.*.so),,$(KIND)) ## style, names, rooms, documents and generated files: less than a minute, without a database
-	@$(BIN)/python -m pytest -q tests/check
+	@$(BIN)/python -m pytest -q -n 2 --dist loadscope tests/check
 
 # A line that is too long is reported before minutes of tests, not after them; the checks do not run again with these.
 test: build $(if $(ARGS),,check) system-tests ## run the checks, install what the tests need besides, then run them all (ARGS: these, one after the other)

@@ -11,7 +11,8 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "tests")]  # the checkout's own queend, and what starts it
 
 from process import cpu_seconds  # noqa: E402
-from queend.postgres.embedded import EmbeddedError, server_settings  # noqa: E402
+from queend.postgres.embedded import EmbeddedError  # noqa: E402
+from queend.postgres.server_settings import server_settings  # noqa: E402
 from support.postgres import running  # noqa: E402
 
 # A scenario's figures must not depend on whether a checkpoint happens to fall into it: METHODOLOGY.md.

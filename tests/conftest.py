@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
-from support import shared
 from support.client import Client
 from support.daemon import Daemon
 from support.postgres import Postgres, running
@@ -70,10 +69,6 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "daemon: starts a daemon; `-m 'not daemon'` leaves these out")
     config.addinivalue_line("markers", "counted: counts instructions under callgrind; those of the core may judge an"
                             " optimized build alone")
-
-
-def pytest_unconfigure() -> None:
-    shared.remove()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

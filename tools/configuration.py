@@ -1,7 +1,7 @@
 """Prints docs/configuration.md, made of the descriptions in queend/settings/fields.py. A test compares the two."""
 from queend.settings.fields import (Clients, Copying, Database, Engine, Failover, Figures, Keeping, Policies, Queues,
                                     Sealing, Server, Telling, Tokens)
-from queend.settings.messages import values
+from queend.settings.messages import traits, values
 from queend.settings.model import Settings
 from queend.settings.sources import NO_EFFECT, OLD_STREAMS
 
@@ -54,7 +54,7 @@ def document() -> str:
         parts.append(f"## {title}\n\n| setting | default | unit | values | meaning |\n|---|---|---|---|---|")
         for name in group.__annotations__:
             field = Settings.model_fields[name]
-            extra = field.json_schema_extra
+            extra = traits(field)
             default = "half the processors" if name == "num_workers" else shown(field.default)
             mark = " ↻" if extra["live"] else ""
             parts.append(f"| {name.upper()}{mark} | {default} | {extra['unit']} | {values(field)} | "

@@ -7,8 +7,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from .. import log
-from ..control.http.static import open_files
-from ..control.routes.notify import has_notices
+from ..services.peers import has_notices
 from ..settings.model import Settings
 from .levels import PUBLIC, READ, UNKNOWN, queues_of, route_of
 from .permits import allows
@@ -30,12 +29,13 @@ def bearer_of(headers: list[tuple[bytes, bytes]]) -> bytes | None:
 class Guard:
     """Serves `app` behind its levels. Requires `open` and `close` on the running loop."""
 
-    def __init__(self, settings: Settings, core: Any, app: Any, cut: Callable[[], None]):
-        """cut: ends the requests that wait in the control plane on behalf of tokens verified before."""
-        self.core, self.app, self.cut = core, app, cut
+    def __init__(self, settings: Settings, core: Any, app: Any, is_file: Callable[[str], bool],
+                 cut: Callable[[], None]):
+        """is_file: returns whether a path may be a file of a web application, which needs no token; cut: ends the
+        requests that wait in the control plane on behalf of tokens verified before."""
+        self.core, self.app, self.is_file, self.cut = core, app, is_file, cut
         self.skips = settings.open_paths()
         self.vouched = bool(settings.queen_sync_secret)
-        self.is_file = open_files(settings)
         self.verifier = Verifier(settings, self._end)
         self.held: dict[bytes, list[int]] = {}       # bearer token → requests of the core that wait for it
         self.tasks: set[asyncio.Task] = set()

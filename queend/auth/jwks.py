@@ -8,6 +8,7 @@ import ipaddress
 import ssl
 import time
 from collections.abc import Callable
+from typing import Any
 from urllib.parse import urlsplit
 
 import orjson
@@ -153,7 +154,7 @@ async def fetch(url: str, private: bool) -> bytes:
     parts = urlsplit(url)
     host, port = parts.hostname or "", parts.port or 443
     found = await asyncio.get_running_loop().getaddrinfo(host, port, proto=6)
-    addresses = [entry[4][0] for entry in found]
+    addresses = [str(entry[4][0]) for entry in found]
     if not private and any(not public(address) for address in addresses):
         raise FetchError(f"{host} has an address that is not public")
     # Connects to the address that was checked, because a second look-up might return another one.
@@ -187,7 +188,8 @@ async def _connect(addresses: list[str], port: int, host: str) -> tuple[asyncio.
 
 def body_of(answer: bytes) -> bytes:
     """Returns the body of a whole HTTP answer with status 200."""
-    response = http.client.HTTPResponse(_Received(answer))
+    received: Any = _Received(answer)
+    response = http.client.HTTPResponse(received)
     try:
         response.begin()
         if response.status != 200:

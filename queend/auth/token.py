@@ -123,7 +123,7 @@ class Verifier:
             header = jwt.get_unverified_header(bearer)
         except (jwt.InvalidTokenError, ValueError, RecursionError):
             raise Refused(401, "Token decode error: no JSON Web Token") from None
-        spelled = header.get("alg")
+        spelled: Any = header.get("alg")
         if not isinstance(spelled, str) or spelled not in self.algorithms:
             raise self._wrong(spelled)
         algorithm, kid = self.algorithms[spelled], header.get("kid")

@@ -166,7 +166,7 @@ class Server:
         """Returns the time of the database, to which default ranges extend; None if the server does not tell it."""
         try:
             told = self.get("/api/v1/analytics/queue-ops", queue="-")["timeRange"]["to"]
-            return datetime.fromisoformat(told.replace("Z", "+00:00"))
+            return datetime.fromisoformat(told)
         except (ServerError, LookupError, TypeError, AttributeError, ValueError):
             return None
 
@@ -229,7 +229,7 @@ class Server:
 
     def _refused(self, answer: Answer, text: str, told: dict[str, Any], route: str) -> ServerError:
         code = answer.status
-        more = {"code": code, "body": told}
+        more: dict[str, Any] = {"code": code, "body": told}
         if code == 401:
             what = "refused the token" if self.token else "requires a token"
             return ServerError(f"{self.url} {what}: {text}", 7,

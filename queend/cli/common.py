@@ -57,6 +57,8 @@ def database(settings: Settings, running: bool = False,
     from ..services.buffer import FolderError
     from ..settings.origins import uses_embedded
 
+    failures: tuple[type[Exception], ...] = (
+        EmbeddedError, BackupError, FolderError, MigrationError, OSError, *also)
     cluster, target = None, ""
     try:
         cluster = Embedded(settings.queend_data_dir) if uses_embedded(settings) else None
@@ -77,7 +79,7 @@ def database(settings: Settings, running: bool = False,
         refuse(error)
     except psycopg.Error as error:
         fail(session.told(error), UNREACHABLE if _away(error, target) else REFUSED)
-    except (EmbeddedError, BackupError, FolderError, MigrationError, OSError, *also) as error:
+    except failures as error:
         fail(str(error).strip())
     finally:
         if cluster:

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Any, Optional
 
@@ -9,7 +10,7 @@ import typer
 
 from .client import Server, ServerError
 from .options import DryRun, OfQueue, Yes
-from .output import Format, Output, age, many, moment, show, span
+from .output import Format, Output, age, many, show, span
 from .remote import FORBIDDEN, NOT_FOUND, REFUSED, USAGE, Foreign, Stop, remote, seconds, sure, tell
 from .resources import found, known
 from .server_clock import now
@@ -85,7 +86,7 @@ def _checked(rows: Iterable[dict[str, Any]], server: Server, queue: str | None,
 
 
 def _left(row: dict[str, Any]) -> str:
-    return span(max(0.0, (moment(row["expiresAt"]) - now()).total_seconds()))
+    return span(max(0.0, (datetime.fromisoformat(row["expiresAt"]) - now()).total_seconds()))
 
 
 @lease.command()

@@ -149,17 +149,12 @@ def size(count: float) -> str:
     return f"{count:.1f} TiB"
 
 
-def moment(text: str) -> datetime:
-    """Reads a time as the server writes times. Raises ValueError for any other text."""
-    return datetime.fromisoformat(text.replace("Z", "+00:00"))
-
-
 def age(text: str | None) -> str:
     """Formats how long ago a time was by the clock of the server, which wrote the time."""
     if not text:
         return ""
     try:
-        then = moment(text)
+        then = datetime.fromisoformat(text)
     except ValueError:
         return text
     return span(max(0.0, (server_clock.now() - then).total_seconds()))

@@ -88,7 +88,7 @@ def pop(
         why = {"paused": ": the queue or the group is paused", "leased": ": the next messages are leased",
                "queue_not_found": f": there is no queue {queue!r}",
                "partition_not_found": f": there is no partition {partition!r}"}
-        known = ": pop maintenance is on" if answer.get("paused") else why.get(answer.get("reason"), "")
+        known = ": pop maintenance is on" if answer.get("paused") else why.get(answer.get("reason", ""), "")
         tell("no message" + (f" in {exact(patience)}" if patience else "") + known)
         raise typer.Exit(NOTHING)
     if output.for_people and not payload and not (ack or auto_ack) and sys.stderr.isatty():

@@ -40,7 +40,7 @@ def named_server(ctx: Any) -> dict[str, str | None] | None:
     return found
 
 
-def _begin(ctx: typer.Context, incomplete: str, path: str, **query: str | None) -> list[str]:
+def _begin(ctx: typer.Context, incomplete: str, path: str, **query: Any) -> list[str]:
     """Returns names of a list of the server. Offers nothing if the server cannot be asked or has not answered within
     ANSWER_S, whatever the reason. Prints nothing between two keys."""
     words = named_server(ctx)

@@ -1,12 +1,11 @@
 """Rates of queues, as the server counts them by the minute: no clock of this machine is part of a rate."""
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from . import server_clock
 from .client import Server, ServerError
-from .output import moment
 
 
 class Traffic(NamedTuple):
@@ -35,7 +34,7 @@ def traffic_of(server: Server, queue: str | None = None) -> dict[str, Traffic] |
         return None
     if "timeRange" not in answer:
         return None
-    seconds = max(1.0, (moment(answer["timeRange"]["to"]) - since).total_seconds())
+    seconds = max(1.0, (datetime.fromisoformat(answer["timeRange"]["to"]) - since).total_seconds())
     counts: dict[str, list[float]] = {}
     for row in answer["series"]:      # oldest minute first
         sums = counts.setdefault(row["queueName"], [0, 0, 0, 0])

@@ -22,19 +22,21 @@ from ..services.relay import Relay
 from ..services.retention import Retention
 from ..services.stats import Stats
 from ..services.summary import Summary
+from ..services.sweeper import Sweeper
 from ..services.tracing import Tracing
 from ..services.transfer import Transfer
 from ..settings.model import Settings
 from .bridge import Bridge
-from .http import known
+from .http import known, static
 from .http.answer import FULL, Json, Refusal, full
 from .http.compressed import Compressed
 from .http.etag import Tagged
 from .lock_guard import LockGuard
+from .log_reader import Reader
 from .long_reads import Holds
 from .pulse import Pool, Pulse
 from .routes import routers
-from .sweeper import Sweeper
+from .stream_calls import Streams
 
 # Says why there is no connection to the database, for each doubt of `routes/health`. The first one that holds is
 # shown.
@@ -47,11 +49,10 @@ class Control:
     """The control plane of one daemon. Requires `open`, `take_up` and `close` on the same running loop."""
 
     def __init__(self, settings: Settings, core: Any, conninfo: str, folder: Folder):
-        # here, as below: they need the compiled part, which the command line does not
+        # here: routes are listed in the order in which their modules are imported (`routers`)
         from .metrics.rounds import Rounds
-        from .routes import live, log_read
+        from .routes.live import Backlog
         from .routes.search import Searches
-        from .stream_calls import Streams
 
         self.settings = settings
         self.core = core
@@ -72,14 +73,14 @@ class Control:
             one.stores_nothing, one.writing = self.pulse.stores_nothing, self.pulse.writing
         self.summary = Summary(self.pool)
         self.holds = Holds(self.pool)
-        self.backlog = live.Backlog()
+        self.backlog = Backlog()
         self.doctor = Rounds(self)
         self.tracing = Tracing(settings, core)
         self.maintenance = Maintenance(core, self.pool, folder.path)
         self.peers = Peers(settings, self.maintenance)
         self.maintenance.switched = lambda: self.peers.tell(maintenance=True)
         self.folder = folder
-        self.reader = log_read.Reader(self)
+        self.reader = Reader(self.pool)
         self.searches = Searches()
         self.streams = Streams(settings, conninfo, self.pulse)
         self.services = (self.pulse, self.lock_guard, self.sweeper, self.eraser, self.retention, self.relay,
@@ -90,9 +91,9 @@ class Control:
         if settings.jwt_enabled:
             from ..auth.guard import Guard  # here: its libraries load only if tokens are used
 
-            self.guard = Guard(settings, core, self.app, self.holds.cut)
+            self.guard = Guard(settings, core, self.app, static.open_files(settings), self.holds.cut)
         self.bridge = Bridge(core, self.guard or self.app, (settings.host or "", settings.port),
-                             self.guard and self.guard.hold)
+                             self.guard.hold if self.guard else None)
 
     def open(self) -> None:
         """Answers requests from now on. Until `take_up` the pools are closed, which every route treats as a database
@@ -153,8 +154,6 @@ class RawPath:
 
 
 def application(control: Control) -> FastAPI:
-    from .http import static
-
     app = FastAPI(title="queend", version=__version__, description="A message queue on PostgreSQL.", docs_url=None,
                   redoc_url=None, openapi_url=None, redirect_slashes=False, default_response_class=Json)
     app.state.control = control

@@ -54,8 +54,8 @@ class LockGuard(Running):
     async def _end(self, late: bool) -> bool:
         """Ends foreign holders. Returns True if one was ended."""
         async with await session.AsyncConnection.connect(self.conninfo, autocommit=True) as connection:
-            rows = await (await connection.execute(*question(KEYS, CLASSES, True))).fetchall()
-            found = [Holder(*row) for row in rows]
+            query, values = question(KEYS, CLASSES, True)
+            found = [Holder(*row) for row in await session.rows(connection, query, **values)]
             before, self._before = self._before, {(one.pid, one.gid, one.role_id) for one in found}
             chosen = [one for one in found if late or (one.pid, one.gid, one.role_id) in before]
             ended = [await self._end_one(connection, one) for one in chosen if one.may_end]

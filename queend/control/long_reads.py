@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import psycopg
 from psycopg_pool import AsyncConnectionPool
 
+from ..postgres import session
 from .fair_semaphore import SHARE, Share
 
 TICK_S = 0.03
@@ -108,11 +109,10 @@ class Holds:
             return 0.0
         try:
             async with self.pool.connection() as connection:
-                row = await (await connection.execute(
-                    HEADS, ([q for q, _ in wanted], [p for _, p in wanted]))).fetchone()
+                ((heads,),) = await session.rows(connection, HEADS, [q for q, _ in wanted], [p for _, p in wanted])
         except psycopg.Error:
             self._wake(looked, True)        # their next read reports the error
             return 0.0
-        now = dict(zip(wanted, row[0], strict=True))
+        now = dict(zip(wanted, heads, strict=True))
         self._wake([hold for hold in looked if any(now[key] != head for key, head in hold.heads.items())], True)
         return loop.time() - begin

@@ -131,6 +131,8 @@ class Pool(AsyncConnectionPool):
     """Connections of pages. Gives none while the database is silent. Client addresses that wait for one take turns; of
     four or more, one address has at most three quarters."""
 
+    conninfo: str      # a function could make it for each connection; here it is always the text
+
     def __init__(self, pulse: Pulse, conninfo: str, **more: Any):
         self.pulse = pulse
         super().__init__(conninfo, connection_class=type("Connection", (session.PatientConnection,), {"pulse": pulse}),

@@ -3,75 +3,37 @@ them in order."""
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import math
 import os
 import resource
 import signal
-import socket
-import threading
 import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-import psycopg
-from psycopg.conninfo import conninfo_to_dict
-
 from .. import __version__, log
+from .._core import Core, log_write
 from ..control.app import Control
-from ..postgres import pooler, session
 from ..postgres.conninfo import PAGES, conninfo, verifies_server
 from ..postgres.embedded import Embedded, EmbeddedError
-from ..postgres.identity import identity_of
-from ..postgres.migrate import MigrationBusy, MigrationError, editions, migrate
 from ..services.buffer import Folder, FolderError, holds_messages
-from ..services.surroundings import surroundings
 from ..settings.keyring import keyring
 from ..settings.model import Settings
 from ..settings.origins import origins, uses_embedded, without_effect
 from . import activation, hardening
 from .address import taken
 from .core_settings import core_settings
+from .database_start import DatabaseStart, StartError
+from .embedded_watch import EmbeddedWatch
 from .reload import reload
 from .systemd import extend_start, notify, notify_address, watchdog_seconds
 
 DATABASE_WAIT_S = 60.0
-LOCKS_WAIT_S = 5.0       # how long a migration may wait for its locks before the daemon serves without the database
 RECOVERY_S = 5.0         # how long an embedded server may recover before the daemon serves without it
 # Limits for writing the last figures of queues at a stop: seconds without progress, and seconds in all.
 LAST_MINUTE_S, LAST_MINUTE_MOST_S = 2.0, 15.0
 LAST_LINE_MS = 1000      # how long the last line waits for a slow reader of the log
-
-REFUSES = "PostgreSQL refuses this daemon"
-POOLER_S = 20.0
-AGAIN_S = 60.0           # between two lines that say why the database cannot be used
-STEADY_S = 5.0           # an embedded server that served for less is started again after a pause
-RESTART_LEAST_S, RESTART_MOST_S = 0.1, 5.0      # the first of these pauses, which doubles, and the longest
-
-
-def refusal_of(conninfo: str, reason: str) -> str | None:
-    """Returns a sentence with `reason` if every attempt will fail until the configuration changes; None if a later
-    attempt may succeed. Blocks."""
-    from .._core import refusal  # here, as in _serve
-
-    address = session.parted(conninfo)[0]
-    words = conninfo_to_dict(address)
-    hosts = [] if words.get("hostaddr") else [
-        one for one in str(words.get("host") or "").split(",") if one and one[0] not in "/@"]
-    unknown = [host for host in hosts if _unknown(host)]
-    if unknown:
-        return (f"cannot connect to PostgreSQL: {reason}; check the host name in PG_HOST or QUEEND_DSN"
-                if len(unknown) == len(hosts) else None)
-    return f"{REFUSES}: {reason}" if refusal(address, 5000) else None
-
-
-def _unknown(host: str) -> bool:
-    try:
-        socket.getaddrinfo(host, None)
-    except socket.gaierror as error:
-        return error.errno in (socket.EAI_NONAME, socket.EAI_NODATA)
-    return False
 
 
 def reachable(bound: str) -> str:
@@ -85,10 +47,6 @@ def tell_end(task: asyncio.Task) -> None:
         log.line("error", "task_ended", repr(error), task=task.get_name())
 
 
-class StartError(RuntimeError):
-    """The daemon cannot start; the message is for the operator."""
-
-
 class Supervisor:
     """One daemon. `run` returns the exit status: 0 after an orderly end in which nothing leaked."""
 
@@ -98,9 +56,8 @@ class Supervisor:
             self.embedded = Embedded(settings.queend_data_dir) if uses_embedded(settings, arguments) else None
         except EmbeddedError as error:
             raise StartError(str(error)) from None
+        self.watch = EmbeddedWatch(self.embedded) if self.embedded else None
         self.core: Any = None
-        self.served_at: float | None = None      # when the embedded server accepted its first connection
-        self.unreachable = ""      # why the database could not be reached, as last logged
         self.fault: Exception | None = None      # found while serving; ends the daemon
 
     def run(self, greet: Callable[[str], None] | None = None) -> int:
@@ -145,13 +102,14 @@ class Supervisor:
             # Migrations may take longer than a request may.
             target = conninfo(self.settings, local, options="-c statement_timeout=0 -c lock_timeout=0")
             buffers = self.settings.queend_buffer_bytes > 0
-            identity = await self._reach(
-                target, stop, 0 if buffers else DATABASE_WAIT_S, patient=buffers and holds_messages(self.settings))
+            database = DatabaseStart(target)
+            identity = await database.reach(
+                stop, 0 if buffers else DATABASE_WAIT_S, patient=buffers and holds_messages(self.settings))
             if stop.is_set():
                 return 0
             if identity is None and not buffers:
-                raise StartError(self.unreachable)
-            return await self._serve(local, target, identity, stop)
+                raise StartError(database.unreachable)
+            return await self._serve(local, database, identity, stop)
         finally:
             self.starting.cancel()
             if self.embedded:
@@ -161,86 +119,23 @@ class Supervisor:
     async def _embed(self, stop: asyncio.Event) -> str | None:
         """Starts the embedded server, if there is one, and returns its conninfo. A server that still recovers after
         RECOVERY_S counts as a database that is away."""
-        local = None
-        if self.embedded:
-            begin = time.monotonic()
-            buffers = self.settings.queend_buffer_bytes > 0
+        if self.watch:
             try:
-                local = self.embedded.begin()      # on this thread: the server ends with the thread that started it
-                pid = self.embedded.pid
-                there = await asyncio.to_thread(
-                    self.embedded.await_ready, recovery=RECOVERY_S if buffers else math.inf, enough=stop.is_set)
+                return await self.watch.begin(RECOVERY_S if self.settings.queend_buffer_bytes > 0 else math.inf,
+                                              stop.is_set)
             except EmbeddedError as error:
                 raise StartError(str(error)) from error
-            log.line("info", "database_started",
-                     f"embedded PostgreSQL in {self.embedded.data}{'' if there else ', which recovers'}",
-                     pid=pid, ms=round((time.monotonic() - begin) * 1000))
-            self.served_at = time.monotonic() if there else None
-        elif not verifies_server(self.settings):
+        if not verifies_server(self.settings):
             log.line("warn", "server_not_verified", "TLS does not verify the server's certificate: "
                                                     "PG_SSL_REJECT_UNAUTHORIZED is false, or the connection string "
                                                     "lacks sslmode=verify-full")
-        return local
-
-    async def _reach(self, target: str, stop: asyncio.Event, wait_s: float, patient: bool = False) -> str | None:
-        """Brings the database to the schema of this version and returns its identity. None: it could not be reached
-        within wait_s, or `stop` was set.
-
-        patient: waits even if the database refuses us, which is logged again every minute; otherwise that is a
-        StartError.
-        """
-        deadline, told = time.monotonic() + wait_s, 0.0
-        while not stop.is_set():
-            try:
-                if await asyncio.wait_for(pooler.check(target), POOLER_S):
-                    log.line("info", "pooler", "PostgreSQL sessions are not shared")
-                if applied := await asyncio.to_thread(migrate, target, patience_s=LOCKS_WAIT_S):
-                    log.line("info", "migrated", applied=applied)
-                ours, theirs = await asyncio.to_thread(editions, target)
-                if theirs.number > ours.number:
-                    log.line("info", "database_newer", "the SQL functions of the database have edition "
-                                                       f"{theirs.number}; they serve this daemon's edition "
-                                                       f"{ours.number} and are used unchanged")
-                for one in await asyncio.to_thread(surroundings, target):
-                    log.line("error" if one.level == "critical" else "warn", one.event,
-                             f"{one.title}: {one.seen}. {one.advice}")
-                return await asyncio.to_thread(identity_of, target)
-            except (psycopg.Error, TimeoutError, MigrationBusy) as error:
-                waits, read_only = isinstance(error, MigrationBusy), False
-                reason = session.told(error) or "no answer; a connection pooler may have no free connection"
-                if isinstance(error, psycopg.errors.ReadOnlySqlTransaction):      # a standby, until it is promoted
-                    waits, read_only, reason = True, True, f"the database is read-only: {reason}"
-                elif not isinstance(error, (psycopg.OperationalError, psycopg.errors.InsufficientPrivilege,
-                                            TimeoutError, MigrationBusy)):
-                    raise StartError(f"the database is not usable: {reason}; it is partly restored, or was changed by "
-                                     "hand") from None
-                refused = None
-                if isinstance(error, psycopg.errors.InsufficientPrivilege):
-                    refused = f"{REFUSES}: {reason}"
-                elif not waits:
-                    refused = await asyncio.to_thread(refusal_of, target, reason)
-                if refused and not patient:
-                    raise StartError(refused) from None
-                why = reason if waits else f"cannot connect to PostgreSQL: {reason}"
-                if why != self.unreachable or time.monotonic() - told >= AGAIN_S:
-                    log.line("error" if refused or read_only else "warn",
-                             "migration_waits" if waits else "database_unreachable", reason)
-                    told = time.monotonic()
-                self.unreachable = why
-                if time.monotonic() >= deadline:
-                    break
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(stop.wait(), 1.0)
-            except (MigrationError, pooler.PoolerError) as error:
-                raise StartError(str(error)) from None
         return None
 
-    async def _serve(self, local: str | None, target: str, identity: str | None, stop: asyncio.Event) -> int:
+    async def _serve(self, local: str | None, database: DatabaseStart, identity: str | None,
+                     stop: asyncio.Event) -> int:
         """Serves until `stop`. identity: of the database. None: it is away, and the daemon buffers pushes until it is
         back."""
-        from .._core import Core, log_write  # here, so that the command line works without the compiled part
         log.through(log_write)
-
         try:
             folder = Folder(self.settings, identity)
             core = self.core = Core(core_settings(self.settings, local, str(folder.path or ""), self.sockets))
@@ -270,13 +165,13 @@ class Supervisor:
                 log.line("warn", "open_to_network", f"everyone who reaches {bound} port {port} can read, change and "
                                                     "delete all data, because authentication is off; set JWT_ENABLED, "
                                                     "or HOST=127.0.0.1")
-            work: tuple[Any, ...] = (self._tell(bound, port, ready or not there), self._beat(),
-                                     self._watch_database(), self._reload(control), self._adopt(folder))
+            work: list[Any] = [self._tell(bound, port, ready or not there), self._beat(), self._reload(control),
+                               self._adopt(folder), *([self.watch.watch_database()] if self.watch else ())]
             tasks = [asyncio.create_task(one, name=one.__name__.lstrip("_")) for one in work]
             if not there:
                 log.line("warn", "without_database",
                          "pushes go into the failover buffer until PostgreSQL is available")
-                tasks.append(asyncio.create_task(self._take_up(target, folder, control, stop, status)))
+                tasks.append(asyncio.create_task(self._take_up(database, folder, control, stop, status)))
             for task in tasks:
                 task.add_done_callback(tell_end)
             await stop.wait()
@@ -334,10 +229,11 @@ class Supervisor:
             except OSError as error:
                 log.line("warn", "buffer_not_adopted", str(error))
 
-    async def _take_up(self, target: str, folder: Folder, control: Control, stop: asyncio.Event, status: str) -> None:
+    async def _take_up(self, database: DatabaseStart, folder: Folder, control: Control, stop: asyncio.Event,
+                       status: str) -> None:
         """Waits for the database, and makes both planes use it."""
         try:
-            if (identity := await self._reach(target, stop, math.inf, patient=True)) is not None:
+            if (identity := await database.reach(stop, math.inf, patient=True)) is not None:
                 if not folder.claim(identity):
                     raise FolderError(f"failover buffer: {folder.path} holds messages for another database; they are "
                                       "kept and not stored here")
@@ -378,64 +274,3 @@ class Supervisor:
         while True:
             self.core.beat()
             await asyncio.sleep(1)
-
-    async def _watch_database(self) -> None:
-        """Starts the embedded server again when it ended: at once if it had served for STEADY_S, else after a pause.
-        Logs `database_started` when the new server has accepted a connection. (The core reconnects by itself.)"""
-        if self.embedded is None:
-            return
-        again, pause, told = False, 0.0, -math.inf
-        while True:
-            try:
-                if again:
-                    await self._start_again(self.embedded)
-                    told = -math.inf
-                elif self.served_at is None:
-                    await self._await_served(self.embedded)
-                await self._await_end(self.embedded)
-                log.line("error", "database_died", f"see {self.embedded.log}")
-            except OSError as error:      # no descriptor is left, for example; the server may run
-                log.line("error", "database_not_watched", str(error))
-                await asyncio.sleep(RESTART_MOST_S)
-                continue
-            except EmbeddedError as error:
-                self.served_at = None
-                if time.monotonic() - told >= AGAIN_S:
-                    log.line("error", "database_not_started", str(error))
-                    told = time.monotonic()
-            steady = self.served_at is not None and time.monotonic() - self.served_at >= STEADY_S
-            pause = 0.0 if steady else min(max(2 * pause, RESTART_LEAST_S), RESTART_MOST_S)
-            await asyncio.sleep(pause)
-            again = True
-
-    async def _start_again(self, embedded: Embedded) -> None:
-        """Starts the server and returns when it serves. Raises EmbeddedError."""
-        begin = time.monotonic()
-        embedded.begin_again()      # on this thread: the server ends with the thread that started it
-        pid = embedded.pid
-        await self._await_served(embedded)
-        log.line("info", "database_started", f"embedded PostgreSQL in {embedded.data}", pid=pid,
-                 ms=round((time.monotonic() - begin) * 1000))
-
-    async def _await_served(self, embedded: Embedded) -> None:
-        """Returns when the server has accepted a connection, however long it recovers. Raises EmbeddedError if it
-        ended."""
-        over = threading.Event()
-        try:
-            await asyncio.to_thread(embedded.await_ready, math.inf, enough=over.is_set)
-        finally:
-            over.set()      # if this task was cancelled, the thread ends too
-        self.served_at = time.monotonic()
-
-    async def _await_end(self, embedded: Embedded) -> None:
-        """Returns when the server has ended."""
-        if pid := embedded.pid:
-            loop = asyncio.get_running_loop()
-            gone = asyncio.Event()
-            handle = os.pidfd_open(pid)  # an ended child can be opened until it was waited for
-            loop.add_reader(handle, gone.set)
-            try:
-                await gone.wait()
-            finally:
-                loop.remove_reader(handle)
-                os.close(handle)

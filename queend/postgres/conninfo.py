@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
@@ -55,7 +56,7 @@ def bounds(settings: Settings) -> str:
 def with_options(conninfo: str, *options: str) -> str:
     """Returns the connection string with these options after its own: the last one wins."""
     return make_conninfo(conninfo, options=" ".join(
-        one for one in (conninfo_to_dict(conninfo).get("options") or "", *options) if one))
+        one for one in (str(conninfo_to_dict(conninfo).get("options") or ""), *options) if one))
 
 
 def conninfo(settings: Settings, local: str | None = None, **more: str) -> str:
@@ -64,6 +65,7 @@ def conninfo(settings: Settings, local: str | None = None, **more: str) -> str:
 
     Raises ConfigError for a DSN libpq cannot read.
     """
+    base: dict[str, Any]
     if local is not None:
         base = conninfo_to_dict(local)
     elif settings.queend_dsn or settings.database_url:
@@ -71,7 +73,7 @@ def conninfo(settings: Settings, local: str | None = None, **more: str) -> str:
     else:
         base = {"host": settings.pg_host, "port": settings.pg_port, "dbname": settings.pg_db, "user": settings.pg_user,
                 "password": settings.pg_password, **tls(settings)}
-    defaults = {
+    defaults: dict[str, Any] = {
         "connect_timeout": max(2, -(-settings.db_connection_timeout // 1000)),  # libpq knows whole seconds, at least 2
         "tcp_user_timeout": settings.db_tcp_user_timeout_ms,
         "keepalives": 1,
@@ -85,7 +87,7 @@ def conninfo(settings: Settings, local: str | None = None, **more: str) -> str:
         defaults["target_session_attrs"] = "read-write"  # else a standby that is named first would refuse every push
     limits = (f"-c statement_timeout={settings.db_statement_timeout} -c lock_timeout={settings.db_lock_timeout}"
               f" -c idle_in_transaction_session_timeout={settings.db_idle_timeout}")
-    options = " ".join(part for part in (limits, more.pop("options", ""), base.pop("options", ""),
+    options = " ".join(part for part in (limits, more.pop("options", ""), str(base.pop("options", "")),
                                          session_options()) if part)
     return make_conninfo(**{**defaults, **base, **more, "options": options})
 

@@ -15,11 +15,8 @@ closed), and a path longer than a socket address allows does no harm.
 from __future__ import annotations
 
 import contextlib
-import ctypes
-import fcntl
 import math
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -32,24 +29,18 @@ import psycopg
 from ..disk import reason, sync
 from . import binaries, session, stale_processes
 from .binaries import Account, Binaries, BinariesError
-from .stale_processes import LeftoverError
+from .data_folder import DataFolderError, locked
+from .server_log import how_ended, last_words, printable, reason_of
+from .server_settings import PORT, server_settings
+from .stale_processes import LeftoverError, dying_with
 
 ROLE = "postgres"  # not "queend": the schema of that name would silently enter its search path
 DATABASE = "postgres"
-PORT = "5432"  # only names the socket: nothing listens on a network
 # sun_path holds 108 bytes; libpq appends "/.s.PGSQL.5432" and a zero.
 LONGEST_SOCKET_FOLDER = 108 - len("/.s.PGSQL.5432") - 1
 LOG_KEPT_BYTES = 16 << 20
-LAST = re.compile(r"(?:FATAL|PANIC|error): +(.*)")
-TO_A_CLIENT = ("the database system is ", "terminating ")      # the log has answers to connection attempts, too
-RAW = re.compile(r"^(?!\d{4}-\d\d-\d\d |\s)(.+)", re.M)      # lines written before the server has its log format
-TOLD_BYTES = 4000      # end of the log that is searched for the reason
-PR_SET_PDEATHSIG = 1
-OURS = {"lock", "pg", "creating", "created", "postgres.log", "postgres.log.1", "buffer"}
-LOCK_S = 2.0  # how long the daemon waits for another daemon's lock
 # None of the daemon's variables: PG… variables, a preloaded library or a locale would change what the server does.
 ENVIRONMENT = {"PATH": os.defpath, "LANG": "C", "TZ": "UTC"}
-_libc = ctypes.CDLL(None)  # loaded before any fork
 
 
 class EmbeddedError(RuntimeError):
@@ -93,14 +84,15 @@ class Embedded:
         """Starts the cluster as `start` does, without the wait. Must be called from a thread that lives as long as the
         server is to."""
         try:
-            self._take_lock()
+            if self._lock is None:
+                self._lock = locked(self.folder)
             self._prepare()
             self._launch()
         except OSError as error:
             self.stop()
             ours = str(error.filename or "").startswith(str(self.folder))
             raise EmbeddedError(f"{'QUEEND_DATA_DIR: ' if ours else ''}{reason(error)}") from error
-        except (BinariesError, LeftoverError, subprocess.SubprocessError) as error:
+        except (BinariesError, DataFolderError, LeftoverError, subprocess.SubprocessError) as error:
             self.stop()
             raise EmbeddedError(str(error)) from error
         except BaseException:
@@ -131,7 +123,7 @@ class Embedded:
             if enough():
                 return False
             if (status := server.poll()) is not None or now - heard > timeout:
-                words = self._last_words() or (why if status is None else how_ended(status))
+                words = self._words() or (why if status is None else how_ended(status))
                 try:
                     self._halt()
                 except LeftoverError as error:
@@ -176,40 +168,6 @@ class Embedded:
         self._opened = self._lock = None
 
     # -- steps ------------------------------------------------------------------------------------------------------
-
-    def _take_lock(self) -> None:
-        if self._lock is not None:
-            return
-        try:
-            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        except OSError as error:
-            why = "it is not a directory" if isinstance(error, FileExistsError) else error.strerror
-            raise EmbeddedError(f"QUEEND_DATA_DIR: cannot use {self.folder} as a data directory: {why}") from error
-        self._close_folder()
-        fd = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        deadline = time.monotonic() + LOCK_S
-        while True:
-            try:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                # A daemon killed just before may still hold the lock, and one that just started may not have written
-                # its name yet.
-                if time.monotonic() < deadline:
-                    time.sleep(0.01)
-                    continue
-                owner = os.pread(fd, 20, 0).decode(errors="replace").strip() or "unknown"
-                os.close(fd)
-                raise EmbeddedError(f"{self.folder} is in use by another queend (pid {owner}): stop it, or set "
-                                    "QUEEND_DATA_DIR") from None
-        os.ftruncate(fd, 0)
-        os.pwrite(fd, b"%d\n" % os.getpid(), 0)
-        self._lock = fd
-
-    def _close_folder(self) -> None:
-        """Closes the folder to other accounts. A folder with other things in it, such as /tmp, stays open."""
-        if self.folder.stat().st_uid == os.geteuid() and all(path.name in OURS for path in self.folder.iterdir()):
-            self.folder.chmod(0o700)
 
     def _prepare(self) -> None:
         self.account: Account = binaries.account_for(self.data)
@@ -321,21 +279,9 @@ class Embedded:
             server.kill()
             server.wait()
 
-    def _last_words(self) -> str:
+    def _words(self) -> str:
         """Returns why the server of the present run ended, as its log says; empty if the log does not say."""
-        try:
-            with open(self.log, "rb") as log:
-                if (begin := log.seek(0, os.SEEK_END) - TOLD_BYTES) > self._log_begin:
-                    log.seek(begin)
-                    log.readline()      # the rest of a line that began before
-                else:
-                    log.seek(self._log_begin)
-                told = log.read().decode(errors="replace")
-        except OSError:
-            return ""
-        told = told.replace(f"/proc/self/fd/{self._opened}", str(self.data))
-        # Lines of other levels are left out: they may quote statements and settings.
-        return last_words(told) or printable(" ".join(RAW.findall(told)))
+        return reason_of(self.log, self._log_begin).replace(f"/proc/self/fd/{self._opened}", printable(str(self.data)))
 
     def _socket_folder(self) -> str:
         path = str(self.data)
@@ -343,67 +289,3 @@ class Embedded:
             return "'" + path.replace("\\", "\\\\").replace("'", "\\'") + "'"
         self._open()
         return f"/proc/{os.getpid()}/fd/{self._opened}"
-
-
-def last_words(text: str) -> str:
-    """Returns why a program of PostgreSQL ended, of all it wrote; empty if that is not in there. Control characters
-    are replaced by question marks."""
-    return printable(([""] + [one for one in LAST.findall(text) if not one.startswith(TO_A_CLIENT)])[-1].strip())
-
-
-def printable(text: str) -> str:
-    """Returns the text with a question mark in place of each control character."""
-    return "".join(sign if sign.isprintable() else "?" for sign in text)
-
-
-def how_ended(status: int) -> str:
-    """Describes an exit status of `subprocess`; a negative one is the number of a signal."""
-    return f"it was killed by signal {-status}" if status < 0 else f"it exited with status {status}"
-
-
-def server_settings(major: int = binaries.OLDEST) -> dict[str, str]:
-    """Returns server settings that fit a queue: every commit durable, few checkpoints, no parallel plans, local socket
-    only."""
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    # The more of the log lies in these buffers, the less vacuum waits: pages it has to fetch go through a small ring,
-    # and each turn of the ring waits for a commit.
-    buffers = max(64, min(memory // 8, 4 << 30) >> 20)
-    return {
-        "listen_addresses": "",
-        "unix_socket_directories": ".",
-        "port": PORT,
-        "max_connections": "200",
-        "shared_buffers": f"{buffers}MB",
-        "synchronous_commit": "on",
-        "fsync": "on",
-        "full_page_writes": "on",
-        # A checkpoint makes the next write of every page a full page of WAL: rare checkpoints are cheap.
-        "checkpoint_timeout": "15min",
-        "max_wal_size": "4GB",
-        # Keeps enough WAL for the full speed of one checkpoint interval: a WAL file that must be created, not renamed,
-        # delays a commit by 40 ms.
-        "min_wal_size": "2GB",
-        "checkpoint_completion_target": "0.9",
-        "wal_buffers": "16MB",
-        "autovacuum_naptime": "15s",
-        "autovacuum_vacuum_cost_limit": "2000",
-        # 45 million dead rows in one pass over the indexes; taken only while a vacuum needs it
-        "autovacuum_work_mem": "256MB",
-        **({"vacuum_buffer_usage_limit": "128MB"} if major >= 16 else {}),  # the ring
-        "jit": "off",
-        "max_parallel_workers_per_gather": "0",
-        "random_page_cost": "1.1",
-        "log_checkpoints": "off",
-        "log_line_prefix": "%m [%p] ",
-    }
-
-
-def dying_with(parent: int, number: int) -> Callable[[], None]:
-    """Returns a function for the child between fork and exec: a killed daemon then ends its PostgreSQL, too, so that no
-    server runs unattended."""
-    def die_with_parent() -> None:
-        _libc.prctl(PR_SET_PDEATHSIG, number, 0, 0, 0)
-        if os.getppid() != parent:      # killed before the request to be notified
-            os._exit(1)
-
-    return die_with_parent

@@ -47,4 +47,5 @@ async def check(conninfo: str) -> bool:
 
 
 async def _pid(connection: psycopg.AsyncConnection) -> int:
-    return (await (await connection.execute(PID)).fetchone())[0]
+    ((pid,),) = await session.rows(connection, PID)
+    return pid

@@ -31,7 +31,7 @@ def parted(conninfo: str, **more: Any) -> tuple[str, list[tuple[str, str]]]:
     Options that are more than settings (a switch of the server's command line) stay where they are.
     """
     words = conninfo_to_dict(conninfo, **more)
-    settings = read(words.pop("options", None) or "")
+    settings = read(str(words.pop("options", None) or ""))
     if settings is None:
         return make_conninfo(conninfo, **more), []
     return make_conninfo("", **words), settings
@@ -145,6 +145,12 @@ class PatientConnection(AsyncConnection):
     def patience_for(cls, settings: list[tuple[str, str]]) -> float | None:
         limit = next((value for name, value in reversed(settings) if name == "statement_timeout"), "")
         return int(limit) / 1000 + STILL_S if limit.isdigit() and int(limit) else None
+
+
+async def rows(connection: psycopg.AsyncConnection[Any], query: str, *values: Any, binary: bool = False,
+               **named: Any) -> list[Any]:
+    """Returns all rows of a statement."""
+    return await (await connection.execute(query, values or named or None, binary=binary)).fetchall()
 
 
 connect = Connection.connect

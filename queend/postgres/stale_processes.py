@@ -178,3 +178,14 @@ def _send(data: Path, pid: int, number: int) -> None:
                 signal.pidfd_send_signal(handle, number)
         finally:
             os.close(handle)
+
+
+def dying_with(parent: int, number: int) -> Callable[[], None]:
+    """Returns a function for the child between fork and exec: a killed daemon then ends its PostgreSQL, too, so that no
+    server runs unattended."""
+    def die_with_parent() -> None:
+        _libc.prctl(PR_SET_PDEATHSIG, number, 0, 0, 0)
+        if os.getppid() != parent:      # killed before the request to be notified
+            os._exit(1)
+
+    return die_with_parent

@@ -217,7 +217,7 @@ def words(conninfo: str) -> tuple[str, dict[str, str]]:
     kept = {name: value for name, value in os.environ.items()
             if name in ("PATH", "HOME", "LD_LIBRARY_PATH") or (name.startswith("PG") and name != "PGOPTIONS")}
     kept["PGAPPNAME"] = "queend backup"
-    return make_conninfo(**found), {**kept, **({"PGPASSWORD": str(password)} if password else {})}
+    return make_conninfo("", **found), {**kept, **({"PGPASSWORD": str(password)} if password else {})}
 
 
 def _copy_buffers(root: Path, target: Path) -> tuple[int, list[dict[str, Any]]]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from ..postgres import session
+
 
 def mono_us() -> int:
     """Returns the monotonic clock in µs."""
@@ -24,7 +26,7 @@ class DbTime:
     async def hear(self, connection: Any) -> int:
         """Asks the database. Returns by how many µs its time is ahead of what was told before."""
         asked = mono_us()
-        (now,) = await (await connection.execute("SELECT queend.now_us()")).fetchone()
+        ((now,),) = await session.rows(connection, "SELECT queend.now_us()")
         before, self._ahead = self._ahead, now - (asked + mono_us()) // 2
         self.known = True
         return self._ahead - before

@@ -11,6 +11,7 @@ import psycopg
 from psycopg_pool import AsyncConnectionPool
 
 from .._core import body_erased
+from ..postgres import session
 from ..settings.model import Settings
 from .running import Running
 
@@ -72,7 +73,7 @@ class Eraser(Running):
         refused."""
         refused = False
         async with self.pool.connection() as connection:
-            parts = [part for part, in await (await connection.execute(WAITS, (after, PARTITIONS))).fetchall()]
+            parts = [part for part, in await session.rows(connection, WAITS, after, PARTITIONS)]
             for part in parts:
                 try:
                     await self._settle(connection, part)

@@ -56,7 +56,7 @@ class Leader:
 
     async def rows(self, query: str, *values: Any, binary: bool = False, **named: Any) -> list:
         assert self.connection is not None
-        return await (await self.connection.execute(query, values or named or None, binary=binary)).fetchall()
+        return await session.rows(self.connection, query, *values, binary=binary, **named)
 
 
 class Turns(Leader):

@@ -20,6 +20,7 @@ from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
 from .. import log
 from ..disk import write
+from ..postgres import session
 from .running import Running
 
 EVERY_S = 0.5
@@ -86,7 +87,7 @@ class Maintenance(Running):
         async with self.pool.connection() as connection:
             if self._away:
                 await connection.execute(SET, (AWAY, Jsonb({})))
-            rows: dict[str, Any] = dict(await (await connection.execute(LOOK, (list(KEYS.values()),))).fetchall())
+            rows: dict[str, Any] = dict(await session.rows(connection, LOOK, list(KEYS.values())))
         self._away = False
         self.note_standbys(rows.pop("standbys"))
         if before == self._changes:

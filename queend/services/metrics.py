@@ -22,27 +22,20 @@ import psycopg
 from psycopg_pool import AsyncConnectionPool
 
 from .. import log
+from ..postgres import session
 from ..settings.model import Settings
 from .dbtime import DbTime
+from .minute import MINUTE_US, OF_QUEUES, SUMS, Minute
 from .running import Running
 
-MINUTE_US, DAY_US = 60_000_000, 86_400_000_000
+DAY_US = 86_400_000_000
 CLEAN_S = 600.0
 CLEAN_AGAIN_S = 10.0      # after one that failed
 CLEAN_ROWS = 10_000
 SEALED_MOST = 1 << 31      # by one key
 PAGE_AGE_S = 0.05          # figures of this daemon on a page are at most so much older than the page, or
 SHARE = 20                 # so many times as long as writing them took
-# Counts of a worker, in the order of metric_workers.counts. The last five are summed over its queues. Only queue_pushed
-# includes the messages of transactions, stream cycles and the failover buffer; push_messages does not.
-COUNTS = ("push_requests", "push_messages", "pop_requests", "pop_messages", "ack_requests", "ack_messages",
-          "transactions", "requests", "errors", "db_errors", "dead_lettered", "empty_pops", "push_us", "pop_us",
-          "ack_us", "ack_done", "ack_failed", "lag_us", "lag_n", "queue_pushed")
-SUMMED = (6, 7, 9, 10, 1)      # places in Core.tallies of those that are summed
-OF_QUEUES = len(COUNTS) - len(SUMMED)
-NOTHING, SUMS = (0,) * 12, 11            # of Core.tallies: the last one is not a sum
 MINUTES = 60               # kept while nothing can be written; then the oldest two are merged
-PORTION = 1000             # queues of one statement: a cancellation while it is sent costs the connection
 
 KEEP = "SELECT queend.metrics_keep(%s, %s, %s, %s, %s::int[], %s::int[], %s::bigint[], %s::jsonb, %s::jsonb)"
 CLEAN = """WITH old AS (DELETE FROM queend.{0} WHERE ctid = ANY (ARRAY(SELECT m.ctid FROM queend.{0} m
@@ -57,73 +50,6 @@ def memory() -> tuple[int, int]:
     with open("/proc/self/statm") as file:
         virtual, resident = file.read().split()[:2]
     return int(virtual) * resource.getpagesize(), int(resident) * resource.getpagesize()
-
-
-class Levels:
-    """Measurements by name: [sum, samples, least, most, last]."""
-
-    def __init__(self) -> None:
-        self.values: dict[str, list[float]] = {}
-
-    def add(self, **measured: float) -> None:
-        for name, value in measured.items():
-            one = self.values.get(name)
-            if one is None:
-                self.values[name] = [value, 1, value, value, value]
-            else:
-                one[0] += value
-                one[1] += 1
-                one[2], one[3], one[4] = min(one[2], value), max(one[3], value), value
-
-
-class Minute:
-    """The unwritten figures of one minute. workers: number of workers."""
-
-    def __init__(self, workers: int) -> None:
-        self.queues: dict[tuple[int, int], list[int]] = {}       # (queue, worker) → as Core.tallies
-        self.parked: dict[int, int] = {}
-        self.samples = 0
-        self.workers = [[0] * len(COUNTS) for _ in range(workers)]
-        self.levels = [Levels() for _ in range(workers)]
-
-    def add(self, key: tuple[int, int], more: list[int], lag_most: int) -> None:
-        """Adds what a queue did on a worker."""
-        one = self.queues.get(key)
-        if one is None:
-            self.queues[key] = [*more, lag_most]
-        else:
-            one[:SUMS] = map(add, one, more)
-            one[SUMS] = max(one[SUMS], lag_most)
-        mine = self.workers[key[1]]
-        for at, i in enumerate(SUMMED, OF_QUEUES):
-            mine[at] += more[i]
-        if lag_most:
-            self.levels[key[1]].add(lag_most_ms=lag_most / 1000)
-
-    def portions(self) -> list[list[tuple[int, int]]]:
-        """Returns (queue, worker) of the active queues, in order, in portions of one statement. The last portion also
-        stands for the workers: it exists even if no queue was active."""
-        keys = sorted(self.queues.keys() | {(queue, 0) for queue in self.parked})
-        return [keys[i:i + PORTION] for i in range(0, max(len(keys), 1), PORTION)]
-
-    def values(self, keys: list[tuple[int, int]]) -> list[int]:
-        """Returns the numbers of a portion for metrics_keep."""
-        return [value for key in keys for value in (
-            *self.queues.get(key, NOTHING), self.parked.get(key[0], 0) if key[1] == 0 else 0, self.samples)]
-
-    def drop(self, keys: list[tuple[int, int]]) -> None:
-        """Drops a portion that was written."""
-        for key in keys:
-            self.queues.pop(key, None)
-            if key[1] == 0:
-                self.parked.pop(key[0], None)
-
-    def take(self, other: Minute) -> None:
-        """Adds the counts of another minute; its levels are lost."""
-        for key, counts in other.queues.items():
-            self.add(key, counts[:SUMS], counts[SUMS])
-        for mine, theirs in zip(self.workers, other.workers, strict=True):
-            mine[:OF_QUEUES] = (one + more for one, more in zip(mine[:OF_QUEUES], theirs[:OF_QUEUES], strict=True))
 
 
 class Metrics(Running):
@@ -324,7 +250,7 @@ class Metrics(Running):
         self._to_ask = self._to_ask or [*self._unlisted]
         if asked := self._to_ask[-ASK_MOST:]:
             del self._to_ask[-ASK_MOST:]
-            found = await (await connection.execute(EXISTING, (asked,))).fetchall()
+            found = await session.rows(connection, EXISTING, asked)
             for name in self._unlisted.intersection(asked).difference(name for (name,) in found):
                 self.totals.pop(name, None)
 
@@ -353,7 +279,7 @@ class Metrics(Running):
                 for table in ("metric_queues", "metric_workers"):
                     gone = CLEAN_ROWS
                     while gone == CLEAN_ROWS:
-                        (gone,) = await (await connection.execute(CLEAN.format(table), (before, CLEAN_ROWS))).fetchone()
+                        ((gone,),) = await session.rows(connection, CLEAN.format(table), before, CLEAN_ROWS)
         except psycopg.Error as error:
             self._failed("metrics_not_cleaned", error)
             return False

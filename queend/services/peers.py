@@ -14,6 +14,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from .. import log
+from .._core import peers_addresses, peers_begin, peers_fileno, peers_stats, peers_take, peers_tell
 from ..dial import connection
 from ..settings.lists import peers_read, urls_read
 from ..settings.model import Settings
@@ -48,8 +49,6 @@ class Peers(Running):
         """Starts receiving and sending as soon as the core runs. Raises OSError if a port is not available."""
         if not self.on:
             return
-        from .._core import peers_begin  # here: the command line does not need the compiled part
-
         settings = self.settings
         if not settings.queen_sync_secret:
             log.line("warn", "peers_without_secret", "QUEEN_SYNC_SECRET is not set: everyone who can send packets with "
@@ -65,8 +64,6 @@ class Peers(Running):
     def tell(self, maintenance: bool = False) -> None:
         """Asks every peer to look at what was committed; maintenance: at the switches."""
         if self.on:
-            from .._core import peers_tell
-
             peers_tell(maintenance)
 
     def open(self) -> None:
@@ -74,8 +71,6 @@ class Peers(Running):
             super().open()
 
     async def _run(self) -> None:
-        from .._core import peers_fileno
-
         loop = asyncio.get_running_loop()
         loop.add_reader(peers_fileno(), self._take)
         self.links = [Link(url, self.settings.peer_notify_batch_ms / 1000) for url in self.urls]
@@ -89,8 +84,6 @@ class Peers(Running):
                 await link.close()
 
     def _take(self) -> None:
-        from .._core import peers_take
-
         switched, packets = peers_take()
         if switched:
             self.maintenance.wake()
@@ -99,8 +92,6 @@ class Peers(Running):
                 link.put(packets)
 
     async def _resolve(self) -> None:
-        from .._core import peers_addresses
-
         found: dict[tuple[str, int], None] = {}
         for host, port in self.names:
             for address in await self._look_up(host):
@@ -129,8 +120,6 @@ class Peers(Running):
         """Returns counts of sent and received notices since the start; None without peers."""
         if not self.on:
             return None
-        from .._core import peers_stats
-
         return {**peers_stats(), "links": [link.figures() for link in self.links]}
 
 
@@ -192,6 +181,11 @@ class Link:
             self._connection.close()
             self._connection = None
             raise
+
+
+def has_notices(headers: list[tuple[bytes, bytes]]) -> bool:
+    """Returns whether a request's body is packets of another daemon. Both the guard and the route call this."""
+    return [value for name, value in headers if name == b"content-type"] == [NOTICES.encode()]
 
 
 def bound(host: str, port: int, buffer_mb: int) -> list[tuple[int, bool]]:

@@ -53,7 +53,7 @@ class Relay(Running):
                 low, mark, afresh_at = 0, None, clock() + AFRESH_S
             seen = None
             if clock() >= mark_at:
-                (seen,) = await _rows(connection, "SELECT * FROM queend.outbox_mark(%s)", None if mark else low)
+                (seen,) = await session.rows(connection, "SELECT * FROM queend.outbox_mark(%s)", None if mark else low)
                 mark_at = clock() + MARK_S
             some, all_ = await self._empty(connection, low)
             self._done("relay_failed")
@@ -77,9 +77,9 @@ class Relay(Running):
         while True:
             try:
                 if careful:
-                    rows = await _rows(connection, "SELECT * FROM queend.relay_one()")
+                    rows = await session.rows(connection, "SELECT * FROM queend.relay_one()")
                 else:
-                    rows = await _rows(connection, "SELECT * FROM queend.relay(%s, %s)", ROWS, low)
+                    rows = await session.rows(connection, "SELECT * FROM queend.relay(%s, %s)", ROWS, low)
             except psycopg.Error as error:
                 if careful or not _own(error):
                     raise
@@ -97,7 +97,3 @@ def _own(error: psycopg.Error) -> bool:
     """Returns whether a message may cause the error. Any other error is the database's and ends the connection. (0A000:
     its queue is encrypted.)"""
     return verdict(error.sqlstate) == "data" or isinstance(error, psycopg.errors.FeatureNotSupported)
-
-
-async def _rows(connection: psycopg.AsyncConnection, query: str, *values: object) -> list[tuple]:
-    return await (await connection.execute(query, values or None)).fetchall()

@@ -22,8 +22,8 @@ from ..disk import reason
 from ..postgres import foreign_locks, migrate
 from ..postgres.binaries import Binaries
 from ..postgres.edition import NUMBERS, Edition
-from ..postgres.embedded import dying_with
 from ..postgres.identity import identity_of
+from ..postgres.stale_processes import dying_with
 from . import adopt, crossing
 from .backup import SURFACE, TABLES, BackupError, Heard, chunks, clients, schemas_of, words, written
 from .buffer import FolderError

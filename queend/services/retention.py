@@ -13,6 +13,7 @@ import asyncio
 import time
 from collections import Counter
 from dataclasses import dataclass
+from typing import Any
 
 import psycopg
 
@@ -200,7 +201,7 @@ class Retention(Running):
             await self._end_leases()
             after = last[0]
         if removed:
-            log.line("debug", "retained", queue=name, **removed)
+            log.line("debug", "retained", None, queue=name, **removed)
 
     async def _end_leases(self) -> None:
         """Ends leases that hold only removed messages. Goes on where a pass failed."""
@@ -223,7 +224,7 @@ class Retention(Running):
                      queue=queue, group=group, messages=now[queue, group])
         self.figures.pinned = now
 
-    async def _step(self, query: str, *values: object, **named: object) -> list[tuple]:
+    async def _step(self, query: str, *values: Any, **named: Any) -> list[tuple]:
         began = time.monotonic()
         rows = await self._leader.rows(query, *values, **named)
         if time.monotonic() < self._late:

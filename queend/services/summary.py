@@ -11,6 +11,7 @@ import asyncio
 import psycopg
 from psycopg_pool import AsyncConnectionPool
 
+from ..postgres import session
 from .running import Running
 
 EVERY_S = 1.0
@@ -50,11 +51,11 @@ class Summary(Running):
         """Summarizes the ranges that were filled since the last look; the first time, all without a summary. Does
         nothing during a vacuum."""
         async with self.pool.connection() as connection:
-            (full,) = await (await connection.execute(FULL)).fetchone()
+            ((full,),) = await session.rows(connection, FULL)
             if self._full is not None and full <= self._full:
                 self._full = full      # fewer: the table was rewritten
                 return
-            (busy,) = await (await connection.execute(BUSY)).fetchone()
+            ((busy,),) = await session.rows(connection, BUSY)
             if busy:
                 return
             async with connection.transaction():

@@ -93,7 +93,8 @@ def compare(work: Work, source: str, target: Address) -> list[dict]:
 def _count(work: Work, connection: psycopg.Connection, text: str) -> int:
     work.step()
     try:
-        return connection.execute(text).fetchone()[0]
+        ((count,),) = connection.execute(text).fetchall()
+        return count
     except psycopg.Error:
         return -1
 
@@ -250,9 +251,10 @@ def _same(there: psycopg.Connection, here: psycopg.Connection) -> bool:
     """Returns whether two addresses lead to one database: a lock taken through one is seen through the other."""
     key = secrets.randbits(62)
     there.execute("SELECT pg_advisory_lock_shared(%s)", (key,))
-    found = here.execute("SELECT EXISTS (SELECT FROM pg_locks l WHERE l.locktype = 'advisory' AND l.database = (SELECT "
-                         "d.oid FROM pg_database d WHERE d.datname = current_database()) AND l.classid = "
-                         "%s::bigint::oid AND l.objid = %s::bigint::oid)", (key >> 32, key & 0xFFFFFFFF)).fetchone()[0]
+    ((found,),) = here.execute(
+        "SELECT EXISTS (SELECT FROM pg_locks l WHERE l.locktype = 'advisory' AND l.database = (SELECT d.oid FROM "
+        "pg_database d WHERE d.datname = current_database()) AND l.classid = %s::bigint::oid AND l.objid = "
+        "%s::bigint::oid)", (key >> 32, key & 0xFFFFFFFF)).fetchall()
     there.execute("SELECT pg_advisory_unlock_shared(%s)", (key,))
     return found
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from .keyring import keyring
 from .lists import LISTS, listed, peers_read, urls_read
-from .messages import veiled
+from .messages import traits, veiled
 
 if TYPE_CHECKING:
     from .model import Settings
@@ -28,7 +28,7 @@ def check(settings: Settings) -> None:
     for name, (form, what) in LISTS.items():
         for one in listed(getattr(settings, name)):
             if not re.fullmatch(form, one, re.IGNORECASE):
-                shown = "one" if fields[name].json_schema_extra["secret"] else veiled(one)
+                shown = "one" if traits(fields[name])["secret"] else veiled(one)
                 raise ValueError(f"{name.upper()}: {shown} is not a valid {what}")
     arriving = settings.queend_max_arriving_bytes
     if arriving is not None and arriving < settings.queend_max_body_bytes:

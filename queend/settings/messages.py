@@ -26,6 +26,12 @@ def veiled(text: str) -> str:
     return QUERY.sub("?********", LOGIN.sub("//********@", text))
 
 
+def traits(field: FieldInfo) -> dict[str, Any]:
+    """Returns what `setting` of `fields` declares of a setting besides its value: unit, secret, live."""
+    found = field.json_schema_extra
+    return found if isinstance(found, dict) else {}
+
+
 def values(field: FieldInfo) -> str:
     """Describes the allowed values in few words; empty if any text is allowed."""
     kinds = [kind for kind in (field.annotation, *get_args(field.annotation)) if kind in (int, bool)]
@@ -49,7 +55,7 @@ def expected(field: FieldInfo) -> str:
         return "neither true nor false"
     if re.match(r"(from )?\d", allowed):
         least, most = bounds(field)
-        unit = str((field.json_schema_extra or {}).get("unit", ""))      # type: ignore[union-attr]
+        unit = traits(field)["unit"]
         of = f" of {UNITS.get(unit, unit)}" if unit else ""
         return f"not a whole number{of} from {least} to {most}"
     return f"not one of {allowed}" if allowed else "not a path" if Path in get_args(field.annotation) or (
@@ -77,5 +83,4 @@ def told(error: ValidationError, fields: dict[str, FieldInfo]) -> Iterator[str]:
             text = one["msg"].removeprefix("Value error, ")
             yield f"{name.upper()}: {text}" if name else text
         else:
-            secret = bool(fields[name].json_schema_extra["secret"])      # type: ignore[index,call-overload]
-            yield f"{name.upper()}: {given(one['input'], secret)} is {expected(fields[name])}"
+            yield f"{name.upper()}: {given(one['input'], traits(fields[name])['secret'])} is {expected(fields[name])}"

@@ -12,16 +12,16 @@ from .credentials import credentials
 from .fields import (Clients, Copying, Database, Engine, Failover, Figures, Keeping, Policies, Queues, Sealing, Server,
                      Telling, Tokens)
 from .lists import listed, targets_read
-from .messages import expected, given
+from .messages import expected, given, traits
 from .sources import NO_EFFECT, Given, file_values
 
 
 def is_live(name: str) -> bool:
-    return bool(Settings.model_fields[name].json_schema_extra["live"])  # type: ignore[index,call-overload]
+    return bool(traits(Settings.model_fields[name])["live"])
 
 
 def is_secret(name: str) -> bool:
-    return bool(Settings.model_fields[name].json_schema_extra["secret"])  # type: ignore[index,call-overload]
+    return bool(traits(Settings.model_fields[name])["secret"])
 
 
 class Settings(Tokens, Telling, Sealing, Copying, Failover, Figures, Keeping, Queues, Policies, Engine, Database,

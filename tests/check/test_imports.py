@@ -23,8 +23,7 @@ ORDER = ("", "settings", "postgres", "services", "auth", "control", "daemon", "c
 # Packages beside the layers, and what they import from besides themselves. The client could be published alone.
 BESIDE = {"spark": {""}, "client": set(), "testing": {"client"}}
 # Imports against the order.
-AGAINST = {("queend.settings.checks", "queend.auth.keys"), ("queend.auth.guard", "queend.control.http.static"),
-           ("queend.auth.guard", "queend.control.routes.notify")}
+AGAINST = {("queend.settings.checks", "queend.auth.keys")}
 
 
 def sources() -> dict[str, str]:

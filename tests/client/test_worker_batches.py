@@ -14,7 +14,7 @@ def test_batches(app: App, client: Plain, queue: str) -> None:
     client.configure(queue, retryLimit=0)
     sizes: list[int] = []
 
-    @app.worker(queue, group="g", batch=100, partitions=5, poll=1)
+    @app.worker(queue, group="g", batch=100, partitions=5, poll=0.1)
     async def handle(messages: list[Message], context: BatchContext) -> None:
         sizes.append(len(messages))
         context.push(f"{queue}-out", [one.data for one in messages])
@@ -40,7 +40,7 @@ def test_batches(app: App, client: Plain, queue: str) -> None:
 def test_a_batch_that_fails_comes_again_as_a_whole(app: App, client: Plain, queue: str) -> None:
     attempts: list[list[int]] = []
 
-    @app.worker(queue, batch=3, poll=1)
+    @app.worker(queue, batch=3, poll=0.1)
     def handle(messages: list[Message]) -> None:
         attempts.append([one.data for one in messages])
         if len(attempts) == 1:
@@ -56,7 +56,7 @@ def test_a_batch_of_verdicts_alone_stores_nothing_after_its_lease(app: App, daem
                                                                   queue: str) -> None:
     attempts: list[int] = []
 
-    @app.worker(queue, group="g", batch=5, lease=600, poll=1)
+    @app.worker(queue, group="g", batch=5, lease=600, poll=0.1)
     def handle(messages: list[Message], context: BatchContext) -> None:
         attempts.append(messages[0].attempt)
         context.push(f"{queue}-out", len(attempts))
@@ -78,7 +78,7 @@ def test_a_batch_comes_again_if_its_pushes_are_refused(app: App, client: Plain, 
     """decided: how many of its two messages have a verdict of the handler."""
     attempts: list[list[int]] = []
 
-    @app.worker(queue, group="g", batch=2, poll=1)
+    @app.worker(queue, group="g", batch=2, poll=0.1)
     def handle(messages: list[Message], context: BatchContext) -> None:
         attempts.append([one.data for one in messages])
         context.push(f"{queue}-out", attempts[-1], partition="p" * (1 if len(attempts) > 1 else 300))
@@ -101,7 +101,7 @@ def test_a_batch_of_verdicts_alone_waits_for_a_full_queue(app: App, client: Plai
     client.push(f"{queue}-out", 0)
     attempts: list[int] = []
 
-    @app.worker(queue, group="g", batch=2, poll=1)
+    @app.worker(queue, group="g", batch=2, poll=0.1)
     def handle(messages: list[TypedMessage[int]], context: BatchContext) -> None:
         attempts.append(len(messages))
         context.push(f"{queue}-out", [one.data for one in messages])

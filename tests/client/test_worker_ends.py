@@ -29,7 +29,7 @@ def told(message, word):
     with (folder / word).open("a") as file:
         file.write(f"{message.data}\\n")
 
-@app.worker("QUEUE", lease=LEASE, poll=1, concurrency=2)
+@app.worker("QUEUE", lease=LEASE, poll=0.1, concurrency=2)
 async def waits(message, context):
     told(message, "begun")
     while not (folder / "go").exists():
@@ -37,14 +37,14 @@ async def waits(message, context):
     context.push("QUEUE-out", message.data, partition=message.partition)
     told(message, "ended")
 
-@app.worker("QUEUE", lease=LEASE, poll=1)
+@app.worker("QUEUE", lease=LEASE, poll=0.1)
 def blocks(message):
     told(message, "begun")
     while not (folder / "go").exists():
         time.sleep(0.01)
     told(message, "ended")
 
-@app.worker("QUEUE", lease=LEASE, poll=1)
+@app.worker("QUEUE", lease=LEASE, poll=0.1)
 async def deaf(message):
     told(message, "begun")
     while True:

@@ -22,7 +22,7 @@ from queend.client import App, Backoff, BatchContext, CallNext, Context, Dead, L
 @KINDS
 def test_messages_are_handled_in_the_order_of_their_partition(app: App, client: Plain, queue: str, form: str) -> None:
     got: dict[str, list[int]] = defaultdict(list)
-    app.worker(queue, group="g", concurrency=3, poll=1, name="w")(
+    app.worker(queue, group="g", concurrency=3, poll=0.1, name="w")(
         handler_of(form, lambda message, context: got[message.partition].append(message.data)))
     for n in range(40):
         client.push(queue, n, partition=f"p{n % 4}")
@@ -39,7 +39,7 @@ def test_pushes_of_a_handler_come_with_its_acknowledgment(app: App, client: Plai
         if message.data == 2:
             raise Skip
 
-    app.worker(queue, poll=1, name="w")(handler_of(form, body))
+    app.worker(queue, poll=0.1, name="w")(handler_of(form, body))
     client.push(queue, 1, 2, 3)
     with app.running():
         consumed(client, queue)
@@ -49,7 +49,7 @@ def test_pushes_of_a_handler_come_with_its_acknowledgment(app: App, client: Plai
 def test_partitions_are_handled_side_by_side(app: App, client: Plain, queue: str) -> None:
     meeting = threading.Barrier(3)
 
-    @app.worker(queue, concurrency=3, poll=1)
+    @app.worker(queue, concurrency=3, poll=0.1)
     def meet(message: Message) -> None:
         meeting.wait(PATIENCE)
 
@@ -69,7 +69,7 @@ def test_what_exceptions_mean(app: App, client: Plain, queue: str) -> None:
         died.append((message.data, type(error).__name__))
         context.push(f"{queue}-died", message.data)
 
-    @app.worker(queue, group="g", concurrency=5, poll=1, dead=[LookupError], on_dead=buried)
+    @app.worker(queue, group="g", concurrency=5, poll=0.1, dead=[LookupError], on_dead=buried)
     async def handle(message: Message, context: Context) -> None:
         seen[message.data].append(message.attempt)
         context.push(f"{queue}-out", message.data)
@@ -111,7 +111,7 @@ def test_messages_behind_a_dead_letter_go_on_at_once(app: App, client: Plain, qu
     client.configure(queue, retryLimit=0)
     got: list[int] = []
 
-    @app.worker(queue, lease=600, poll=1)
+    @app.worker(queue, lease=600, poll=0.1)
     def handle(message: Message) -> None:
         if message.data == 0:
             raise Dead("zero")
@@ -128,7 +128,7 @@ def test_messages_behind_a_dead_letter_go_on_at_once(app: App, client: Plain, qu
 def test_a_failure_waits_as_the_worker_says(app: App, client: Plain, queue: str) -> None:
     failed = threading.Event()
 
-    @app.worker(queue, poll=1, backoff=Backoff(initial=3600, max=7200, jitter=0))
+    @app.worker(queue, poll=0.1, backoff=Backoff(initial=3600, max=7200, jitter=0))
     def handle(message: Message) -> None:
         failed.set()
         raise RuntimeError("for an hour")
@@ -150,7 +150,7 @@ def test_a_queue_that_is_full_has_the_message_come_again(app: App, client: Plain
     client.push(f"{queue}-out", 0)
     handled = threading.Event()
 
-    @app.worker(queue, poll=1)
+    @app.worker(queue, poll=0.1)
     def handle(message: Message, context: Context) -> None:
         context.push(f"{queue}-out", message.data)
         handled.set()
@@ -206,7 +206,7 @@ def test_a_handler_that_was_not_run_completes_nothing(app: App, client: Plain, q
         @app.middleware
         async def through(message: Message, call_next: CallNext) -> None:
             await call_next()
-    app.worker(queue, poll=1, batch=batch, name="w")(handler)
+    app.worker(queue, poll=0.1, batch=batch, name="w")(handler)
     client.push(queue, 1)
     with app.running():
         consumed(client, queue)
@@ -220,7 +220,7 @@ def test_a_middleware_that_does_not_await_completes_nothing(app: App, client: Pl
     @app.middleware
     async def through(message: Message, call_next: CallNext) -> Any:
         return call_next()
-    app.worker(queue, poll=1, name="w")(lambda message: None)
+    app.worker(queue, poll=0.1, name="w")(lambda message: None)
     client.push(queue, 1)
     with app.running():
         consumed(client, queue)
@@ -232,7 +232,7 @@ def test_an_on_dead_that_was_not_run_is_told(app: App, client: Plain, queue: str
     async def buried(message: Message, error: Exception) -> None:
         raise AssertionError("it ran")
 
-    app.worker(queue, poll=1, name="w", dead=[RuntimeError], on_dead=plainly(buried))(unrun)
+    app.worker(queue, poll=0.1, name="w", dead=[RuntimeError], on_dead=plainly(buried))(unrun)
     client.push(queue, 1)
     with app.running():
         consumed(client, queue)
@@ -246,7 +246,7 @@ def test_an_error_that_is_not_utf_8_is_handed_in(app: App, client: Plain, queue:
     monkeypatch.setattr(logging.getLogger("queend.worker"), "propagate", False)
     client.configure(queue, retryLimit=0)
 
-    @app.worker(queue, lease=600, poll=1)
+    @app.worker(queue, lease=600, poll=0.1)
     def handle(message: Message) -> None:
         raise error
 
@@ -269,7 +269,7 @@ def test_a_verdict_that_cannot_be_made_counts_as_a_failure(app: App, client: Pla
     client.configure(queue, retryLimit=1)
     attempts: list[int] = []
 
-    @app.worker(queue, lease=600, poll=1, batch=batch)
+    @app.worker(queue, lease=600, poll=0.1, batch=batch)
     def handle(message: Any) -> None:
         attempts.append((message if batch is None else message[0]).attempt)
         raise error
@@ -291,7 +291,7 @@ def test_the_lifespan_is_around_everything(daemon: Daemon, client: Plain, queue:
 
     app = App(daemon.url, deadline=LONG, timeout=LONG, lifespan=lifespan)
 
-    @app.worker(queue, poll=1)
+    @app.worker(queue, poll=0.1)
     async def handle(message: Message) -> None:
         seen.append(asyncio.get_running_loop())
 

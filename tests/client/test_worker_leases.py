@@ -37,7 +37,7 @@ def test_a_token_that_is_missing_for_a_moment_ends_no_lease(daemon: Daemon, netw
     network.rule = rule
     app = App(network.url, token=shown, deadline=LONG, timeout=LONG)
 
-    @app.worker(queue, lease=3, poll=1)
+    @app.worker(queue, lease=3, poll=0.1)
     def handle(message: Message, context: Context) -> None:
         missing.set()
         for _ in range(4):      # longer than the lease
@@ -73,7 +73,7 @@ def test_a_handler_that_blocks_keeps_its_lease(daemon: Daemon, network: Lossy, c
         for _ in range(9):      # three lengths of the lease
             assert extensions.acquire(timeout=PATIENCE)
 
-    app.worker(queue, lease=2, poll=1, name="w")(handler_of(form, body))
+    app.worker(queue, lease=2, poll=0.1, name="w")(handler_of(form, body))
     client.push(queue, 1)
     with app.running():
         consumed(client, queue)
@@ -83,7 +83,7 @@ def test_a_handler_that_blocks_keeps_its_lease(daemon: Daemon, network: Lossy, c
 def test_a_lost_lease_cancels_a_coroutine(app: App, client: Plain, queue: str) -> None:
     begun, told = threading.Event(), []
 
-    @app.worker(queue, group="g", lease=1, poll=1)
+    @app.worker(queue, group="g", lease=1, poll=0.1)
     async def handle(message: Message, context: Context) -> None:
         if not begun.is_set():
             begun.set()
@@ -104,7 +104,7 @@ def test_a_lost_lease_cancels_a_coroutine(app: App, client: Plain, queue: str) -
 def test_a_lost_lease_is_shown_to_a_function(app: App, client: Plain, queue: str) -> None:
     begun, told = threading.Event(), threading.Event()
 
-    @app.worker(queue, group="g", lease=1, poll=1)
+    @app.worker(queue, group="g", lease=1, poll=0.1)
     def handle(message: Message, context: Context) -> None:
         context.push(f"{queue}-out", message.attempt)
         if not begun.is_set():
@@ -125,7 +125,7 @@ def test_a_stop_lets_handlers_end_and_gives_the_rest_back(app: App, client: Plai
     begun, go_on = threading.Event(), threading.Event()
     handled: list[int] = []
 
-    @app.worker(queue, lease=600, poll=1)
+    @app.worker(queue, lease=600, poll=0.1)
     def handle(message: Message, context: Context) -> None:
         begun.set()
         assert go_on.wait(PATIENCE)
@@ -153,7 +153,7 @@ def test_handlers_that_do_not_end_are_cut_off(app: App, client: Plain, queue: st
         begun.set()
         forever.wait(PATIENCE)
 
-    app.worker(queue, lease=600, poll=1, name="w")(waits if form == "coroutine" else blocks)
+    app.worker(queue, lease=600, poll=0.1, name="w")(waits if form == "coroutine" else blocks)
     client.push(queue, 1, 2)
     with app.running(grace=0):
         assert begun.wait(PATIENCE)

@@ -43,7 +43,7 @@ def test_it_runs_around_the_handler_with_its_variables(app: App, client: Plain, 
         seen.append(("handler", PLACE.get()))
         context.push(f"{queue}-out", message.data)
 
-    app.worker(queue, poll=1, name="w")(handler_of(form, body))
+    app.worker(queue, poll=0.1, name="w")(handler_of(form, body))
     client.push(queue, 7)
     with app.running():
         consumed(client, queue)
@@ -72,7 +72,7 @@ def test_exceptions_of_handlers_pass(app: App, client: Plain, queue: str, form: 
         if message.data in errors and message.attempt == 1:
             raise errors[message.data]
 
-    app.worker(queue, concurrency=9, poll=1, name="w")(handler_of(form, body))
+    app.worker(queue, concurrency=9, poll=0.1, name="w")(handler_of(form, body))
     for word in [*errors, "returns"]:
         client.push(queue, word, partition=word)
     with app.running():
@@ -98,7 +98,7 @@ def test_a_handler_that_failed_stores_nothing_although_it_is_completed(app: App,
         if message.data == 2:
             raise ArithmeticError
 
-    app.worker(queue, poll=1, name="w")(handler_of(form, body))
+    app.worker(queue, poll=0.1, name="w")(handler_of(form, body))
     client.push(queue, 1, 2, 3)
     with app.running():
         consumed(client, queue)
@@ -115,7 +115,7 @@ def test_a_function_that_a_middleware_no_longer_waits_for_stores_nothing(app: Ap
         call.cancel()
         await asyncio.wait([call])
 
-    @app.worker(queue, poll=1)
+    @app.worker(queue, poll=0.1)
     def handle(message: Message, context: Context) -> None:
         context.push(f"{queue}-out", "early")
         begun.set()
@@ -145,7 +145,7 @@ def test_what_a_middleware_decides_itself(app: App, client: Plain, queue: str) -
 
     client.configure(queue, retryLimit=0)
 
-    @app.worker(queue, concurrency=9, poll=1)
+    @app.worker(queue, concurrency=9, poll=0.1)
     async def handle(message: Message, context: Context) -> None:
         handled.append(message.data)
         context.push(f"{queue}-out", message.data)
@@ -169,7 +169,7 @@ def test_a_batch_has_one_call(app: App, client: Plain, queue: str) -> None:
         sizes.append(len(messages))
         await call_next()
 
-    @app.worker(queue, batch=10, poll=1)
+    @app.worker(queue, batch=10, poll=0.1)
     def handle(messages: list[Message], context: BatchContext) -> None:
         context.dead(messages[1], "the second")
         context.push(f"{queue}-out", len(messages))
@@ -190,7 +190,7 @@ def test_a_stop_cuts_off_middleware_too(app: App, client: Plain, queue: str) -> 
         finally:
             ended.set()
 
-    @app.worker(queue, lease=600, poll=1)
+    @app.worker(queue, lease=600, poll=0.1)
     async def waits(message: Message) -> None:
         begun.set()
         await asyncio.Event().wait()

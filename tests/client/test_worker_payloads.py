@@ -72,7 +72,7 @@ def test_the_annotation_names_the_type(app: App, client: Plain, queue: str, form
         got.append((message.payload, message.id))
 
     handler: Callable[..., Any] = function if form == "function" else coroutine
-    assert app.worker(queue, poll=1)(handler) is handler
+    assert app.worker(queue, poll=0.1)(handler) is handler
     client.push(queue, {"order": 1, "lines": [{"product": "tea", "price": "2.50"}]}, {"order": 2, "else": True})
     with app.running():
         consumed(client, queue)
@@ -103,7 +103,7 @@ def test_what_does_not_fit_is_a_dead_letter_at_once(app: App, client: Plain, que
     def buried(message: Message, error: Exception) -> None:
         died.append((type(error).__name__, message.data))
 
-    app.worker(queue, poll=1, lease=600, on_dead=buried)(function if form == "function" else coroutine)
+    app.worker(queue, poll=0.1, lease=600, on_dead=buried)(function if form == "function" else coroutine)
     wrong: list[Any] = [{"order": "x"}, {"order": 13}, None, {}]
     client.push(queue, *wrong, {"order": 7})
     with app.running():
@@ -124,7 +124,7 @@ def test_of_a_batch_only_the_misfits_die(app: App, client: Plain, queue: str, ou
         assert type(message) is Message
         died.append((type(error).__name__, message.data["order"], message.attempt))
 
-    @app.worker(queue, batch=10, poll=1, on_dead=buried)
+    @app.worker(queue, batch=10, poll=0.1, on_dead=buried)
     def handle(messages: list[TypedMessage[Order]], context: BatchContext) -> None:
         batches.append([one.payload.order for one in messages])
         if outcome == "later" and len(batches) == 1:
@@ -149,11 +149,11 @@ def test_of_a_batch_only_the_misfits_die(app: App, client: Plain, queue: str, ou
 def test_a_model_of_pydantic_and_a_function(app: App, client: Plain, queue: str) -> None:
     got: list[Any] = []
 
-    @app.worker(queue, group="model", poll=1)
+    @app.worker(queue, group="model", poll=0.1)
     def model(message: TypedMessage[Model]) -> None:
         got.append(message.payload)
 
-    app.worker(queue, group="function", payload=lambda data: data["order"], poll=1, name="own")(
+    app.worker(queue, group="function", payload=lambda data: data["order"], poll=0.1, name="own")(
         lambda message: got.append(message.payload))
     client.push(queue, {"order": 1}, {"order": "x"}, {})
     with app.running():

@@ -42,7 +42,7 @@ def test_a_server_that_asks_to_wait_is_not_asked_in_a_loop(daemon: Daemon, netwo
     network.rule = rule
     app = App(network.url, deadline=1, timeout=LONG)
 
-    @app.worker(queue, lease=6 if b"pop" in path else 60, poll=1)
+    @app.worker(queue, lease=6 if b"pop" in path else 60, poll=0.1)
     def handle(message: Message, context: Context) -> None:
         if b"transaction" in path:
             context.push(f"{queue}-out", 1)
@@ -70,7 +70,7 @@ def test_a_network_that_loses_answers_stops_no_worker(network: Lossy, client: Pl
     app = App(network.url, deadline=LONG, timeout=LONG)
     handled: list[int] = []
 
-    @app.worker(queue, lease=2, poll=1, batch=1)
+    @app.worker(queue, lease=2, poll=0.1, batch=1)
     def handle(messages: list[Message], context: Context) -> None:
         handled.extend(one.data for one in messages)
         context.push(f"{queue}-out", messages[0].data)
@@ -88,7 +88,7 @@ def test_a_network_that_loses_answers_stops_no_worker(network: Lossy, client: Pl
 
 def test_a_server_that_comes_later(app: App, daemon: Daemon, client: Plain, queue: str) -> None:
     late = App(f"http://127.0.0.1:{free_port()}", deadline=0.2)
-    late.worker(queue, poll=1)(lambda message: None)
+    late.worker(queue, poll=0.1)(lambda message: None)
     with late.running():
         pass        # it is stopped while it waits for the server, and no error is raised
 
@@ -124,7 +124,7 @@ def test_an_answer_of_another_program_ends_no_worker(network: Lossy, client: Pla
     app = App(network.url, deadline=LONG, timeout=LONG)
     handled: list[int] = []
 
-    @app.worker(queue, name="w", lease=2, poll=1)
+    @app.worker(queue, name="w", lease=1, poll=0.1)
     def handle(message: Message) -> None:
         handled.append(message.data)
 
@@ -139,7 +139,7 @@ def test_an_answer_of_another_program_ends_no_worker(network: Lossy, client: Pla
 def test_a_worker_without_a_token_says_so_at_once(daemon: Daemon, client: Plain, queue: str, tmp_path: Any,
                                                   caplog: pytest.LogCaptureFixture) -> None:
     app = App(daemon.url, token=File(tmp_path / "token"), deadline=LONG, timeout=LONG)
-    app.worker(queue, name="w", poll=1)(lambda message: None)
+    app.worker(queue, name="w", poll=0.1)(lambda message: None)
     client.push(queue, 1)
     with app.running():
         until(lambda: caplog.records, "it says something")
@@ -157,17 +157,17 @@ def test_a_token_that_is_refused_later_is_an_error_of_the_log(start_daemon: Call
     handled = threading.Event()
     app.worker(queue, name="w", poll=0.1)(lambda message: handled.set())
     with guarded.client() as plain, app.running():
-        def push() -> int:
-            return plain.request("POST", "/api/v1/push", {"items": [{"queue": queue, "payload": 1}]},
-                                 bearer(token(role="read-write"))).status
+        def push(partition: str) -> int:
+            items = [{"queue": queue, "partition": partition, "payload": 1}]
+            return plain.request("POST", "/api/v1/push", {"items": items}, bearer(token(role="read-write"))).status
 
-        assert push() == 201 and handled.wait(PATIENCE)
+        assert push("acknowledged or not") == 201 and handled.wait(PATIENCE)
         shown[0] = "no.token.at-all"
         told = until(lambda: [one for one in caplog.records if "next attempt in" in one.getMessage()], "it is told")
         assert {one.levelno for one in told} == {logging.ERROR}
         handled.clear()
         shown[0] = token(role="read-write")
-        assert push() == 201 and handled.wait(PATIENCE)
+        assert push("another") == 201 and handled.wait(PATIENCE)
 
 
 def test_the_server_of_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:

@@ -62,7 +62,7 @@ def test_a_span_continues_the_trace_of_its_message(app: App, client: Plain, q: C
             q.push(f"{queue}-out", 2)
         context.push(f"{queue}-out", 3, traceparent=PARENT)
 
-    app.worker(queue, group="g", poll=1, name="w")(handler_of(form, body))
+    app.worker(queue, group="g", poll=0.1, name="w")(handler_of(form, body))
     q.push_many([Push(queue, 7, "p", "seven", traceparent=PARENT, tracestate="a=b")])
     with app.running():
         consumed(client, queue, "g")
@@ -79,7 +79,7 @@ def test_a_span_continues_the_trace_of_its_message(app: App, client: Plain, q: C
 
 
 def test_a_message_without_a_trace_begins_one(app: App, client: Plain, q: Client, queue: str) -> None:
-    app.worker(queue, poll=1, name="w")(lambda message, context: context.push(f"{queue}-out", 1))
+    app.worker(queue, poll=0.1, name="w")(lambda message, context: context.push(f"{queue}-out", 1))
     q.push(queue, 1)
     with app.running():
         consumed(client, queue)
@@ -90,7 +90,7 @@ def test_a_message_without_a_trace_begins_one(app: App, client: Plain, q: Client
 
 
 def test_a_batch_is_linked_to_its_messages(app: App, client: Plain, q: Client, queue: str) -> None:
-    app.worker(queue, batch=10, poll=1, name="w")(lambda messages: None)
+    app.worker(queue, batch=10, poll=0.1, name="w")(lambda messages: None)
     q.push_many([Push(queue, 1, traceparent=PARENT), Push(queue, 2), Push(queue, 3, traceparent=PARENT)])
     with app.running():
         consumed(client, queue)
@@ -102,7 +102,7 @@ def test_a_batch_is_linked_to_its_messages(app: App, client: Plain, q: Client, q
 
 def test_what_handlers_raise(app: App, client: Plain, q: Client, queue: str) -> None:
     errors: list[Any] = [Skip(), Later(0.05), Dead("no customer"), LookupError("gone")]
-    app.worker(queue, poll=1, name="w")(handler_of("coroutine", lambda message, context: raised(errors.pop(0))))
+    app.worker(queue, poll=0.1, name="w")(handler_of("coroutine", lambda message, context: raised(errors.pop(0))))
     client.configure(queue, retryLimit=0)
     client.push(queue, 0, 1, 2)
     with app.running():

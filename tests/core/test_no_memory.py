@@ -8,21 +8,18 @@ import uuid
 
 import psycopg
 import pytest
+from psycopg.conninfo import conninfo_to_dict
 from support.client import Client, ack_of, data, pop_target
 from support.frames import message_ids
 from support.http import Gone
 from support.wait import until
 
 from queend._core import Core, probe_memory_fails, probe_memory_works
-from queend.postgres.migrate import migrate
 
 
 @pytest.fixture(scope="module")
 def conninfo(cluster) -> str:
-    cluster.execute("CREATE DATABASE no_memory")
-    dsn = cluster.dsn(dbname="no_memory")
-    migrate(dsn)
-    return dsn
+    return cluster.dsn(dbname=conninfo_to_dict(cluster.database())["dbname"])
 
 
 STORED = ("SELECT COALESCE(sum(l.n), 0) FROM queend.log l JOIN queend.partitions p ON p.id = l.partition_id"

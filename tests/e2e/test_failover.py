@@ -179,7 +179,7 @@ def test_an_encrypted_queue_that_the_daemon_does_not_know(server, postgres, queu
 
 def test_one_statement_that_hangs_is_no_database_that_is_away(server, postgres, queue):
     """A push waits for its lane, which another session holds. The looks for work are answered meanwhile."""
-    daemon = server(LIBQUEEN_INFLIGHT_DEADLINE_MS=4000, QUEEND_PUSH_STREAMS=2)
+    daemon = server(LIBQUEEN_INFLIGHT_DEADLINE_MS=4000, QUEEND_PUSH_STREAMS=2, QUEEND_PATIENCE_MS=2000)
     with daemon.client() as client, psycopg.connect(daemon.conninfo) as holder:
         client.push(queue, 0, partition="p")
         number, = holder.execute("SELECT p.id FROM queend.partitions p JOIN queend.queues q ON q.id = p.queue_id"

@@ -16,7 +16,7 @@ from queend.postgres.conninfo import HOT_PLANS, conninfo, session_options, verif
 from queend.settings.keyring import keyring
 from queend.settings.lists import peers_read, urls_read
 from queend.settings.load import load
-from queend.settings.messages import ConfigError
+from queend.settings.messages import ConfigError, traits
 from queend.settings.model import Settings
 from queend.settings.origins import origins, uses_embedded, without_effect
 
@@ -80,7 +80,7 @@ def test_every_number_has_its_bounds_and_no_unit(monkeypatch, wrong):
     told = {problem.split(":")[0]: problem for problem in problems()}
     assert list(told) == [name for name, _, _ in numbers()]
     for name, least, most in numbers():
-        unit = Settings.model_fields[name.lower()].json_schema_extra["unit"]
+        unit = traits(Settings.model_fields[name.lower()])["unit"]
         assert f" is not a whole number{' of ' if unit else ' from '}" in told[name]
         assert told[name].endswith(f" from {least} to {most}"), told[name]
 

@@ -12,9 +12,10 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from support import prepared
 from support.wait import until
 
-from queend.postgres import stale_processes
+from queend.postgres import binaries, stale_processes
 from queend.postgres.embedded import Embedded, EmbeddedError
 
 PR_CAPBSET_DROP, CAP_SYS_PTRACE = 24, 19
@@ -59,6 +60,7 @@ def test_what_was_open_is_closed_but_not_a_folder_of_others(tmp_path):
         (folder / "postgres.log").touch(0o644)
     (others / "something").touch()
     for folder, mode in ((ours, 0o700), (others, 0o755)):
+        prepared.copy(folder, None, None)
         cluster = Embedded(folder)
         try:
             cluster.start()
@@ -91,7 +93,8 @@ def test_root_that_may_not_look_into_processes_of_others(tmp_path):
 import ctypes, signal
 from pathlib import Path
 from queend.postgres import stale_processes
-from queend.postgres.embedded import Embedded, dying_with
+from queend.postgres.embedded import Embedded
+from queend.postgres.stale_processes import dying_with
 dying_with({os.getpid()}, signal.SIGKILL)()
 cluster = Embedded(Path({str(tmp_path)!r}))
 cluster.start()
@@ -110,23 +113,18 @@ print(stale_processes.inside(cluster.data), open("/proc/self/status").read().cou
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root runs the server as another account")
-def test_a_server_that_is_not_found_in_its_folder_stops_in_order(tmp_path, monkeypatch):
+def test_a_server_that_is_not_found_in_its_folder_stops_in_order(made, monkeypatch):
     """/proc may hide processes of other accounts altogether (hidepid)."""
-    cluster = Embedded(tmp_path)
-    cluster.start()
+    made.start()
     monkeypatch.setattr(stale_processes, "inside", lambda data: [])
-    cluster.stop()
-    assert "database system is shut down" in (tmp_path / "postgres.log").read_text()
+    made.stop()
+    assert "database system is shut down" in made.log.read_text()
 
 
-def test_second_daemon_on_the_same_folder_is_refused(tmp_path):
-    cluster = Embedded(tmp_path)
-    cluster.start()
-    try:
-        with pytest.raises(EmbeddedError, match=f"in use by another queend .pid {os.getpid()}"):
-            Embedded(tmp_path).start()
-    finally:
-        cluster.stop()
+def test_second_daemon_on_the_same_folder_is_refused(made):
+    made.start()
+    with pytest.raises(EmbeddedError, match=f"in use by another queend .pid {os.getpid()}"):
+        Embedded(made.folder).start()
 
 
 def test_a_folder_not_made_by_queend_is_left_alone(tmp_path):
@@ -145,10 +143,7 @@ def test_a_folder_that_cannot_be_is_told_by_its_setting(tmp_path):
         Embedded(tmp_path / "file").start()
 
 
-def test_an_interrupted_initdb_starts_over(tmp_path):
-    first = Embedded(tmp_path)
-    first.start()
-    first.stop()
+def test_an_interrupted_initdb_starts_over(made, tmp_path):
     (tmp_path / "created").rename(tmp_path / "creating")
     (tmp_path / "pg" / "PG_VERSION").unlink()
     again = Embedded(tmp_path)
@@ -171,7 +166,7 @@ sys.stdin.read()
 
 
 @pytest.mark.parametrize("postmaster", ["lives", "is killed too"])
-def test_a_killed_daemon_loses_nothing(tmp_path, postmaster):
+def test_a_killed_daemon_loses_nothing(made, tmp_path, postmaster):
     owner = subprocess.Popen([sys.executable, "-c", OWNER, tmp_path], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     server = int(owner.stdout.readline())
     if postmaster == "is killed too":
@@ -186,48 +181,40 @@ def test_a_killed_daemon_loses_nothing(tmp_path, postmaster):
         cluster.stop()
 
 
-def test_a_stale_pid_file_that_names_a_stranger_is_no_obstacle(tmp_path):
-    cluster = Embedded(tmp_path)
-    cluster.start()
-    cluster.stop()
-    stranger = subprocess.Popen(["sleep", "1000"], **cluster.account.become())
+def test_a_stale_pid_file_that_names_a_stranger_is_no_obstacle(made):
+    account = binaries.account_for(made.data)
+    stranger = subprocess.Popen(["sleep", "1000"], **account.become())
     try:
-        stale = cluster.data / "postmaster.pid"
+        stale = made.data / "postmaster.pid"
         stale.write_text(f"{stranger.pid}\n/proc/self/cwd\n1\n5432\n.\n\n 1 1\nready\n")
         if os.geteuid() == 0:
-            os.chown(stale, cluster.account.uid, cluster.account.gid)
-        again = Embedded(tmp_path)
-        try:
-            assert rows(again.start(), "SELECT 1") == [(1,)]
-        finally:
-            again.stop()
+            os.chown(stale, account.uid, account.gid)
+        assert rows(made.start(), "SELECT 1") == [(1,)]
         assert stranger.poll() is None
     finally:
         stranger.kill()
         stranger.wait()
 
 
-def test_a_server_that_died_is_noticed_and_started_again(tmp_path):
-    cluster = Embedded(tmp_path)
-    conninfo = cluster.start()
-    try:
-        os.kill(cluster.pid, signal.SIGKILL)
-        cluster._server.wait()
-        assert cluster.exited()
-        cluster.restart()
-        assert rows(conninfo, "SELECT 1") == [(1,)]
-    finally:
-        cluster.stop()
+def test_a_server_that_died_is_noticed_and_started_again(made):
+    conninfo = made.start()
+    os.kill(made.pid, signal.SIGKILL)
+    made._server.wait()
+    assert made.exited()
+    made.restart()
+    assert rows(conninfo, "SELECT 1") == [(1,)]
 
 
-def test_a_server_that_cannot_start_tells_why(tmp_path):
+def test_a_server_that_cannot_start_tells_why(made):
+    made.settings = {"no_such_setting": "1"}
     with pytest.raises(EmbeddedError, match="unrecognized configuration parameter"):
-        Embedded(tmp_path, settings={"no_such_setting": "1"}).start()
+        made.start()
 
 
-def test_what_a_server_said_last_has_no_control_characters(tmp_path):
+def test_what_a_server_said_last_has_no_control_characters(made):
+    made.settings = {"no_such\x1b[31m\x9b\x7f": "1"}
     with pytest.raises(EmbeddedError) as told:
-        Embedded(tmp_path, settings={"no_such\x1b[31m\x9b\x7f": "1"}).start()
+        made.start()
     assert "no_such?[31m" in str(told.value) and str(told.value).isprintable()
 
 
@@ -261,10 +248,9 @@ def stopped_recovery(cluster: Embedded) -> int:
 
 @pytest.fixture
 def made(tmp_path) -> Iterator[Embedded]:
-    """A cluster that was started and stopped once."""
+    """A cluster that was started and stopped before."""
+    prepared.copy(tmp_path, None, None)
     cluster = Embedded(tmp_path)
-    cluster.start()
-    cluster.stop()
     yield cluster
     stale_processes.kill(cluster.data)
     cluster.stop()

@@ -10,7 +10,7 @@ from support.frozen import frozen
 from support.wait import until
 
 from queend.postgres import session
-from queend.services.metrics import PORTION
+from queend.services.minute import PORTION
 
 QUEUES, AT_ONCE = 10 * PORTION, 2 * PORTION
 

@@ -90,7 +90,7 @@ def test_links_end_with_the_life_of_the_service(monkeypatch: pytest.MonkeyPatch)
             raise TypeError
 
     async def run() -> list[bool]:
-        monkeypatch.setattr("queend._core.peers_fileno", lambda: socket.socketpair()[0].detach())
+        monkeypatch.setattr("queend.services.peers.peers_fileno", lambda: socket.socketpair()[0].detach())
         service = Broken(Settings(queen_peers="http://127.0.0.1:1"), None)      # type: ignore[arg-type]
         with pytest.raises(TypeError):
             await service._run()

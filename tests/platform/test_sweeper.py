@@ -6,7 +6,7 @@ import asyncio
 import psycopg
 from psycopg_pool import AsyncConnectionPool
 
-from queend.control.sweeper import Sweeper
+from queend.services.sweeper import Sweeper
 from support.wait import until
 
 PUSH = """SELECT queend.push(0, '{}', ARRAY[%s], ARRAY[0], ARRAY[1], ARRAY[2::smallint], ARRAY[NULL::uuid],

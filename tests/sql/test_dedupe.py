@@ -127,66 +127,62 @@ class Memory:
 
 @settings(max_examples=80, suppress_health_check=list(HealthCheck))
 @given(seed=st.integers(0, 2**32), data=st.data())
-def test_equals_a_set_whoever_remembers(conninfo, seed, data):
+def test_equals_a_set_whoever_remembers(db, seed, data):
     """Two daemons that remember, one that may, one without room, one that does not care; restarts, retention, a lost
     end of the log."""
-    db = Session(conninfo)
-    try:
-        part = db.rows("SELECT * FROM queend.resolve(%s, %s)", [f"mem{seed}"], ["a"])[0].partition_id
-        for table in ("log", "late_ids", "unlisted", "floors"):
-            db.rows(f"DELETE FROM queend.{table} WHERE partition_id = %s", part)
-        ids = pool(seed) + [id4() for _ in range(POOL)]
-        wants = {"one": -2, "two": -2, "may": 0, "full": -1}
-        daemons = {name: Memory(want) for name, want in wants.items()}
-        model = Model()
-        floor = 0
-        unlisted: dict[int, list] = {}        # by row: what stood there before it was stored
-        for _ in range(data.draw(st.integers(1, 25))):
-            who = data.draw(st.sampled_from([*wants, *wants, "nobody", "restart", "floor", "lost"]))
-            whole = data.draw(st.booleans())
-            some = [ids[i]
-                    for i in data.draw(st.lists(st.integers(0, len(ids) - 1), min_size=1, max_size=4, unique=True))]
-            head = db.value("SELECT queend.head(%s)", part)
-            if who not in ("restart", "floor", "lost"):
-                unlisted[head] = db.rows("SELECT since FROM queend.unlisted WHERE partition_id = %s", part)
-            if who == "restart":
-                name = data.draw(st.sampled_from([*wants]))
-                daemons[name] = Memory(wants[name])
-            elif who == "floor":
-                starts = db.rows("SELECT base FROM queend.log WHERE partition_id = %s AND base >= %s", part, floor)
-                # whole rows go, never a part
-                floor = data.draw(st.sampled_from(sorted({floor, head, *(row.base for row in starts)})))
-                db.rows("INSERT INTO queend.floors VALUES (%s, %s) ON CONFLICT (partition_id) DO UPDATE"
-                        " SET floor = excluded.floor", part, floor)
-                db.rows("DELETE FROM queend.log WHERE partition_id = %s AND base + n <= %s", part, floor)
-                model.held = {i: at for i, at in model.held.items() if at >= floor}
-            elif who == "lost":
-                # A database that came back without its last commits: whatever was stored with the newest row is gone,
-                # late ids too, and what it removed is there.
-                row = db.rows("SELECT base FROM queend.log WHERE partition_id = %s AND base >= %s"
-                              " ORDER BY base DESC LIMIT 1", part, floor)
-                if row:
-                    db.rows("DELETE FROM queend.log WHERE partition_id = %s AND base >= %s", part, row[0].base)
-                    db.rows("DELETE FROM queend.late_ids WHERE partition_id = %s AND position >= %s", part, row[0].base)
-                    db.rows("DELETE FROM queend.unlisted WHERE partition_id = %s", part)
-                    for one in unlisted[row[0].base]:
-                        db.rows("INSERT INTO queend.unlisted (partition_id, since) VALUES (%s, %s)", part, one.since)
-                    model.held = {i: at for i, at in model.held.items() if at < row[0].base}
-            elif whole:
-                row = (daemons[who] if who in daemons else Memory(None)).transact(db, part, some)
-                first = next((n for n, i in enumerate(some) if i in model.held), -1)
-                assert (row.status, row.dup_index, row.base) == ((0, -1, head) if first < 0 else (1, first, -1))
-                if first < 0:
-                    model.held.update(zip(some, range(head, head + len(some)), strict=True))
-            else:
-                row = db.push(batch(part, some))[0] if who == "nobody" else daemons[who].push(db, part, some)
-                check(model, row, some, head)
-        rows = db.rows("SELECT base, ids FROM queend.log WHERE partition_id = %s ORDER BY base", part)
-        stored = [(r.ids[16 * i:16 * i + 16], r.base + i) for r in rows for i in range(len(r.ids) // 16)
-                  if r.base + i >= floor]
-        assert stored == sorted(model.held.items(), key=lambda held: held[1])
-    finally:
-        db.close()
+    part = db.rows("SELECT * FROM queend.resolve(%s, %s)", [f"mem{seed}"], ["a"])[0].partition_id
+    for table in ("log", "late_ids", "unlisted", "floors"):
+        db.rows(f"DELETE FROM queend.{table} WHERE partition_id = %s", part)
+    ids = pool(seed) + [id4() for _ in range(POOL)]
+    wants = {"one": -2, "two": -2, "may": 0, "full": -1}
+    daemons = {name: Memory(want) for name, want in wants.items()}
+    model = Model()
+    floor = 0
+    unlisted: dict[int, list] = {}        # by row: what stood there before it was stored
+    for _ in range(data.draw(st.integers(1, 25))):
+        who = data.draw(st.sampled_from([*wants, *wants, "nobody", "restart", "floor", "lost"]))
+        whole = data.draw(st.booleans())
+        some = [ids[i]
+                for i in data.draw(st.lists(st.integers(0, len(ids) - 1), min_size=1, max_size=4, unique=True))]
+        head = db.value("SELECT queend.head(%s)", part)
+        if who not in ("restart", "floor", "lost"):
+            unlisted[head] = db.rows("SELECT since FROM queend.unlisted WHERE partition_id = %s", part)
+        if who == "restart":
+            name = data.draw(st.sampled_from([*wants]))
+            daemons[name] = Memory(wants[name])
+        elif who == "floor":
+            starts = db.rows("SELECT base FROM queend.log WHERE partition_id = %s AND base >= %s", part, floor)
+            # whole rows go, never a part
+            floor = data.draw(st.sampled_from(sorted({floor, head, *(row.base for row in starts)})))
+            db.rows("INSERT INTO queend.floors VALUES (%s, %s) ON CONFLICT (partition_id) DO UPDATE"
+                    " SET floor = excluded.floor", part, floor)
+            db.rows("DELETE FROM queend.log WHERE partition_id = %s AND base + n <= %s", part, floor)
+            model.held = {i: at for i, at in model.held.items() if at >= floor}
+        elif who == "lost":
+            # A database that came back without its last commits: whatever was stored with the newest row is gone,
+            # late ids too, and what it removed is there.
+            row = db.rows("SELECT base FROM queend.log WHERE partition_id = %s AND base >= %s"
+                          " ORDER BY base DESC LIMIT 1", part, floor)
+            if row:
+                db.rows("DELETE FROM queend.log WHERE partition_id = %s AND base >= %s", part, row[0].base)
+                db.rows("DELETE FROM queend.late_ids WHERE partition_id = %s AND position >= %s", part, row[0].base)
+                db.rows("DELETE FROM queend.unlisted WHERE partition_id = %s", part)
+                for one in unlisted[row[0].base]:
+                    db.rows("INSERT INTO queend.unlisted (partition_id, since) VALUES (%s, %s)", part, one.since)
+                model.held = {i: at for i, at in model.held.items() if at < row[0].base}
+        elif whole:
+            row = (daemons[who] if who in daemons else Memory(None)).transact(db, part, some)
+            first = next((n for n, i in enumerate(some) if i in model.held), -1)
+            assert (row.status, row.dup_index, row.base) == ((0, -1, head) if first < 0 else (1, first, -1))
+            if first < 0:
+                model.held.update(zip(some, range(head, head + len(some)), strict=True))
+        else:
+            row = db.push(batch(part, some))[0] if who == "nobody" else daemons[who].push(db, part, some)
+            check(model, row, some, head)
+    rows = db.rows("SELECT base, ids FROM queend.log WHERE partition_id = %s ORDER BY base", part)
+    stored = [(r.ids[16 * i:16 * i + 16], r.base + i) for r in rows for i in range(len(r.ids) // 16)
+              if r.base + i >= floor]
+    assert stored == sorted(model.held.items(), key=lambda held: held[1])
 
 
 def test_a_log_that_lost_its_end_is_not_the_one_that_is_remembered(db, partitions):
@@ -237,49 +233,45 @@ SENDS = st.lists(st.tuples(st.integers(0, 2), st.lists(st.integers(0, POOL - 1),
 
 @settings(max_examples=80, suppress_health_check=list(HealthCheck))
 @given(seed=st.integers(0, 2**32), sends=SENDS)
-def test_equals_a_set(conninfo, seed, sends):
-    db = Session(conninfo)
-    try:
-        parts = [r.partition_id
-                 for r in sorted(db.rows("SELECT * FROM queend.resolve(%s, %s)", [f"set{seed}"] * 3, ["a", "b", "c"]))]
-        db.rows("DELETE FROM queend.log WHERE partition_id = ANY(%s)", parts)
-        db.rows("DELETE FROM queend.late_ids WHERE partition_id = ANY(%s)", parts)
-        known = pool(seed)
-        models = [Model() for _ in parts]
-        last = None
-        for which, places, how in sends:
-            part, model = parts[which], models[which]
-            ids = [known[i] for i in places]
-            if how in ("again", "compare again") and last:
-                which, places = last
-                part, model, ids = parts[which], models[which], [known[i] for i in places]
-            elif how == "fresh":                      # a producer in step, as nearly all are
-                ids = [id7() for _ in ids]
-                known[places[0]] = ids[0]
-                places = places[:1]
-            elif how in SHIFTS:
-                shift(db, parts, models, known, SHIFTS[how])
-                continue
-            last = which, places
-            if how == "chunks" and len(ids) > 1:
-                rows = db.push(batch(part, ids[:1], of=ids), batch(part, ids[1:], skip=1, of=ids))
-                model.check(rows[0], ids[:1])
-                model.check(rows[1], ids[1:])
-            elif how.startswith("compare"):
-                model.check(db.push_comparing(batch(part, ids)), ids)
-            else:
-                model.check(db.push(batch(part, ids))[0], ids)
-        for part, model in zip(parts, models, strict=True):
-            rows = db.rows("SELECT base, n, ids, body, created_at FROM queend.log WHERE partition_id = %s"
-                           " ORDER BY base", part)
-            stored = [r.ids[i:i + 16] for r in rows for i in range(0, 16 * r.n, 16)]
-            assert stored == sorted(model.held, key=model.held.get)
-            assert [r.base for r in rows] == [sum(x.n for x in rows[:i]) for i in range(len(rows))]
-            assert [r.created_at for r in rows] == sorted(r.created_at for r in rows)
-            for held, offset in list(model.held.items())[:5]:
-                assert [r.found for r in db.rows("SELECT * FROM queend.ids_find(%s, %s)", part, held)] == [offset]
-    finally:
-        db.close()
+def test_equals_a_set(db, seed, sends):
+    parts = [r.partition_id
+             for r in sorted(db.rows("SELECT * FROM queend.resolve(%s, %s)", [f"set{seed}"] * 3, ["a", "b", "c"]))]
+    db.rows("DELETE FROM queend.log WHERE partition_id = ANY(%s)", parts)
+    db.rows("DELETE FROM queend.late_ids WHERE partition_id = ANY(%s)", parts)
+    known = pool(seed)
+    models = [Model() for _ in parts]
+    last = None
+    for which, places, how in sends:
+        part, model = parts[which], models[which]
+        ids = [known[i] for i in places]
+        if how in ("again", "compare again") and last:
+            which, places = last
+            part, model, ids = parts[which], models[which], [known[i] for i in places]
+        elif how == "fresh":                      # a producer in step, as nearly all are
+            ids = [id7() for _ in ids]
+            known[places[0]] = ids[0]
+            places = places[:1]
+        elif how in SHIFTS:
+            shift(db, parts, models, known, SHIFTS[how])
+            continue
+        last = which, places
+        if how == "chunks" and len(ids) > 1:
+            rows = db.push(batch(part, ids[:1], of=ids), batch(part, ids[1:], skip=1, of=ids))
+            model.check(rows[0], ids[:1])
+            model.check(rows[1], ids[1:])
+        elif how.startswith("compare"):
+            model.check(db.push_comparing(batch(part, ids)), ids)
+        else:
+            model.check(db.push(batch(part, ids))[0], ids)
+    for part, model in zip(parts, models, strict=True):
+        rows = db.rows("SELECT base, n, ids, body, created_at FROM queend.log WHERE partition_id = %s"
+                       " ORDER BY base", part)
+        stored = [r.ids[i:i + 16] for r in rows for i in range(0, 16 * r.n, 16)]
+        assert stored == sorted(model.held, key=model.held.get)
+        assert [r.base for r in rows] == [sum(x.n for x in rows[:i]) for i in range(len(rows))]
+        assert [r.created_at for r in rows] == sorted(r.created_at for r in rows)
+        for held, offset in list(model.held.items())[:5]:
+            assert [r.found for r in db.rows("SELECT * FROM queend.ids_find(%s, %s)", part, held)] == [offset]
 
 
 def shift(db: Session, parts: list[int], models: list[Model], known: list[bytes], by: int) -> None:

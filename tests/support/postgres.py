@@ -17,6 +17,7 @@ from psycopg.conninfo import make_conninfo
 from queend.postgres.embedded import Embedded
 from queend.postgres.migrate import migrate
 
+from . import prepared
 from .ports import free_port
 from .wait import until
 
@@ -56,6 +57,9 @@ class Postgres:
             folder, {**({} if plain else SETTINGS),
                      **({"listen_addresses": "127.0.0.1", "port": str(self.port)} if tcp else {}),
                      **{name: str(value) for name, value in settings.items()}}, major)
+        self._prepared = not plain and not (folder / "created").exists()
+        if self._prepared:
+            prepared.copy(folder, major, memory())
         self.conninfo = self.cluster.start()
         self._names = (f"t{number}" for number in itertools.count(1))
         self._migrated: str | None = None
@@ -81,8 +85,12 @@ class Postgres:
     def database(self) -> str:
         """Creates a database with queend's schema and returns how to connect to it: a copy, the migrations run once."""
         if self._migrated is None:
-            self._migrated = self._create("template1")
-            migrate(self._address(self._migrated))
+            self._migrated = self._create(prepared.DATABASE if self._prepared else "template1")
+            if self._prepared:
+                with psycopg.connect(self._address(self._migrated)) as connection:
+                    connection.execute(prepared.OWN)
+            else:
+                migrate(self._address(self._migrated))
         return self._address(self._create(self._migrated))
 
     def empty_database(self) -> str:

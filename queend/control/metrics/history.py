@@ -7,7 +7,7 @@ from typing import Any
 
 from fastapi import Request
 
-from ...services.metrics import COUNTS, MINUTE_US
+from ...services.minute import COUNTS, MINUTE_US
 from ..database import rows
 from ..http.moments import ts3
 from ..http.query import Query

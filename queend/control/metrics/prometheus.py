@@ -8,7 +8,7 @@ import psycopg
 from prometheus_client.core import CounterMetricFamily
 from psycopg.rows import namedtuple_row
 
-from ...services.metrics import COUNTS, MINUTE_US
+from ...services.minute import COUNTS, MINUTE_US
 from ..routes.shared_state import REFUSED, dropped
 from .families import Families
 from .history import LEVELS, average, lag_ms, or_zero

@@ -8,8 +8,7 @@ from ..http.route import ROUTERS, Routes
 
 
 def routers() -> list[Routes]:
-    """Returns the routers of every file of this folder, by their subject. Some need the compiled part, which the
-    command line does not."""
+    """Returns the routers of every file of this folder, by their subject."""
     for file in pkgutil.iter_modules(__path__):
         importlib.import_module(f"{__name__}.{file.name}")
     return sorted(ROUTERS, key=lambda router: router.tag)

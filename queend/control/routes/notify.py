@@ -6,8 +6,9 @@ from typing import Any
 
 from fastapi import Request
 
+from ..._core import peers_heard
 from ...auth.levels import ADMIN
-from ...services.peers import NOTICES
+from ...services.peers import has_notices
 from ..http.answer import Json, Refusal
 from ..http.body import body_object
 from ..http.route import Routes
@@ -15,11 +16,6 @@ from ..http.schema import TEXT, body, record, whole
 
 router = Routes("system")
 HEAD = 108      # bytes of a packet's head, whose bytes 2 and 3 give the length of the rest
-
-
-def has_notices(headers: list[tuple[bytes, bytes]]) -> bool:
-    """Returns whether a request's body is packets of another daemon. Both the guard and the route call this."""
-    return [value for name, value in headers if name == b"content-type"] == [NOTICES.encode()]
 
 
 @router.declare("POST /internal/api/notify", ADMIN, whole(status={"const": "ok"}), where="body.queue",
@@ -42,8 +38,6 @@ async def notify(request: Request) -> Json:
 
 
 def _packets(control: Any, body: bytes) -> Json:
-    from ..._core import peers_heard  # here: the command line does not need the compiled part
-
     if not control.peers.on:
         raise Refusal(409, "This daemon has no peers (QUEEN_UDP_PEERS, QUEEN_PEERS)", "no_peers")
     while body:

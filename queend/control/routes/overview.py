@@ -10,7 +10,7 @@ from fastapi import Request
 
 from ..._core import read_queue_id
 from ...auth.levels import READ
-from ...services.metrics import COUNTS
+from ...services.minute import COUNTS
 from ..database import rows, seed_of
 from ..http.answer import Json, Refusal
 from ..http.moments import age_s, ts0, ts3
@@ -165,7 +165,7 @@ async def status(request: Request) -> Json:
         "statsAge": -1 if row.age is None else row.age})
 
 
-def _filters(query: Query) -> dict[str, str | None]:
+def _filters(query: Query) -> dict[str, Any]:
     return {name: query.text(name) for name in ("queue", "namespace", "task")}
 
 

@@ -6,7 +6,7 @@ from typing import Any
 from fastapi import Request
 
 from ...auth.levels import ADMIN
-from ...settings.messages import ConfigError
+from ...settings.messages import ConfigError, traits
 from ...settings.model import Settings
 from ...settings.origins import origins
 from ...settings.redact import masked
@@ -29,8 +29,7 @@ async def settings_list(request: Request) -> Json:
         origin = dict.fromkeys(Settings.model_fields, "")
     return Json([{
         "name": name.upper(), "value": _text(masked(settings, name)), "default": _text(field.default),
-        "unit": (field.json_schema_extra or {}).get("unit", ""),      # type: ignore[union-attr]
-        "about": field.description or "",
+        "unit": traits(field)["unit"], "about": field.description or "",
         "origin": origin[name], "changed": getattr(settings, name) != field.default}
         for name, field in Settings.model_fields.items()])
 

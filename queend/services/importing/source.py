@@ -86,7 +86,7 @@ class Source:
             "SELECT c.relname, c.relkind::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE "
             "n.nspname = %s", (schema,)).fetchall())
         if missing := [name for name in TABLES if kinds.get(name) not in ("r", "p")]:
-            if self.connection.execute("SELECT to_regclass('queend.log')").fetchone()[0] is not None:
+            if self.rows("SELECT to_regclass('queend.log')")[0][0] is not None:
                 raise SourceError("this is a database of queend, without tables of Queen MQ")
             raise SourceError(f"the schema {schema} has no tables of Queen MQ: {', '.join(missing)} missing")
 

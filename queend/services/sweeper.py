@@ -8,7 +8,8 @@ from __future__ import annotations
 import psycopg
 from psycopg_pool import AsyncConnectionPool
 
-from ..services.running import Running
+from ..postgres import session
+from .running import Running
 
 ROWS = 1000      # per transaction, which holds the partition's lane
 IDLE_S = 60.0
@@ -35,7 +36,6 @@ class Sweeper(Running):
         """Sweeps until nothing is left or nothing can be swept. Returns whether nothing is left."""
         async with self.pool.connection() as connection:
             while True:
-                removed, partitions = await (
-                    await connection.execute("SELECT * FROM queend.sweep(%s)", (ROWS,))).fetchone()
+                ((removed, partitions),) = await session.rows(connection, "SELECT * FROM queend.sweep(%s)", ROWS)
                 if partitions == 0 or removed == 0:
                     return partitions == 0
