@@ -57,12 +57,7 @@ cdef void rowcache_add(CachedRow* r, int64_t now) noexcept nogil:
     else:
         p.cache_first = r
     p.cache_last = r
-    r.prev = rowcache.last
-    if rowcache.last != NULL:
-        rowcache.last.next = r
-    else:
-        rowcache.first = r
-    rowcache.last = r
+    link_add(<Links*>&rowcache.first, &r.link)
     rowcache.bytes += r.bytes
     rowcache_evict(now)
 
@@ -131,14 +126,7 @@ cdef void rowcache_drop(Partition* p) noexcept nogil:
     p.cache_first = r.newer
     if p.cache_first == NULL:
         p.cache_last = NULL
-    if r.prev != NULL:
-        r.prev.next = r.next
-    else:
-        rowcache.first = r.next
-    if r.next != NULL:
-        r.next.prev = r.prev
-    else:
-        rowcache.last = r.prev
+    link_del(<Links*>&rowcache.first, &r.link)
     rowcache.bytes -= r.bytes
     r.dropped = True
     if r.refs == 0:

@@ -70,12 +70,7 @@ cdef Unacked* unacked_begin(Claim* claim) noexcept nogil:
     h.place = claim.place
     h.bytes = bytes
     h.ids = <unsigned char*>h + sizeof(Unacked)
-    h.older = unacked.newest
-    if unacked.newest != NULL:
-        unacked.newest.newer = h
-    else:
-        unacked.oldest = h
-    unacked.newest = h
+    link_add(<Links*>&unacked.oldest, &h.link)
     unacked.bytes += bytes
     while unacked.bytes > UNACKED_BYTES and unacked.oldest is not h:
         unacked_forget(unacked.oldest)
@@ -166,14 +161,7 @@ cdef void unacked_over(uint64_t key) noexcept nogil:
 
 cdef void unacked_forget(Unacked* h) noexcept nogil:
     table_del(&unacked.table, h.key)
-    if h.older != NULL:
-        h.older.newer = h.newer
-    else:
-        unacked.oldest = h.newer
-    if h.newer != NULL:
-        h.newer.older = h.older
-    else:
-        unacked.newest = h.older
+    link_del(<Links*>&unacked.oldest, &h.link)
     unacked.bytes -= h.bytes
     free(h)
 

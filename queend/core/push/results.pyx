@@ -206,13 +206,13 @@ cdef void results_cache(Appender* s, PushBatch* b) noexcept nogil:
         if b.chunks[i].keep:
             r = result_cachedrow(engine_of(s.worker), &b.chunks[i])
             if r != NULL:
-                r.next = rows
+                r.newer = rows
                 rows = r
     uv_mutex_lock(&book.lock)
     while rows != NULL:
         r = rows
-        rows = r.next
-        r.next = NULL
+        rows = r.newer
+        r.newer = NULL
         rowcache_add(r, s.call.sent_us)
     uv_mutex_unlock(&book.lock)
 

@@ -61,16 +61,7 @@ cdef void cursor_move(Cursor* c, int state, int64_t due_us) noexcept nogil:
         c.state = state       # for calls that still refer to the cursor
         return
     if c.state == CURSOR_READY:
-        if c.prev != NULL:
-            c.prev.next = c.next
-        else:
-            g.ready_first = c.next
-        if c.next != NULL:
-            c.next.prev = c.prev
-        else:
-            g.ready_last = c.prev
-        c.next = NULL
-        c.prev = NULL
+        link_del(<Links*>&g.ready_first, &c.link)
         g.n_ready -= 1
     elif c.state == CURSOR_LEASED or c.state == CURSOR_DELAYED:
         heap_del(&book.due, &c.due)
@@ -83,13 +74,7 @@ cdef void cursor_move(Cursor* c, int state, int64_t due_us) noexcept nogil:
     c.moved = book.moves
     if state == CURSOR_READY:
         # to the tail: every other ready partition gets its turn first
-        c.prev = g.ready_last
-        c.next = NULL
-        if g.ready_last != NULL:
-            g.ready_last.next = c
-        else:
-            g.ready_first = c
-        g.ready_last = c
+        link_add(<Links*>&g.ready_first, &c.link)
         g.n_ready += 1
     elif state == CURSOR_LEASED or state == CURSOR_DELAYED:
         heap_add(&book.due, &c.due, due_us)

@@ -102,32 +102,17 @@ cdef enum:
     UNUSED_TURN = 4096        # groups that one tick gives up
 
 cdef inline void group_used(Group* g) noexcept nogil:
-    # Puts the group in front, once a tick at most.
+    # Puts the group behind all others, once a tick at most.
     if g.used == book.ticks and g.listed:
         return
     group_unlist(g)
     g.used = book.ticks
     g.listed = True
-    g.older = book.used_first
-    if g.older != NULL:
-        g.older.newer = g
-    else:
-        book.used_last = g
-    book.used_first = g
+    link_add(<Links*>&book.used_first, &g.link)
 
 cdef void group_unlist(Group* g) noexcept nogil:
-    if not g.listed:
-        return
-    if g.newer != NULL:
-        g.newer.older = g.older
-    else:
-        book.used_first = g.older
-    if g.older != NULL:
-        g.older.newer = g.newer
-    else:
-        book.used_last = g.newer
-    g.newer = NULL
-    g.older = NULL
+    if g.listed:
+        link_del(<Links*>&book.used_first, &g.link)
     g.listed = False
 
 cdef bint group_needed(Group* g) noexcept nogil:
@@ -151,7 +136,7 @@ cdef Group* group_next_unused(bint recent) noexcept nogil:
     cdef Group* g
     cdef int looked
     for looked in range(UNUSED_LOOKED):
-        g = book.used_last
+        g = book.used_first
         if g == NULL or (book.ticks - g.used < UNUSED_TICKS and not recent):
             return NULL
         group_unlist(g)

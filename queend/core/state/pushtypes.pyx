@@ -215,9 +215,8 @@ cdef struct Appender:
 # ---- remembered ids, and walks over items ----------------------------------------------------------------------------
 
 cdef struct IdSet:
+    Link link                 # first: in the order of use
     Partition* partition
-    IdSet* newer
-    IdSet* older
     uint64_t* cells
     uint64_t size             # cells of the table
     uint64_t used

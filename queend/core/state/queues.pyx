@@ -145,6 +145,7 @@ cdef struct Handling:         # observed behaviour of a group's consumers (memor
     double message_us         # time from delivery to acknowledgment, divided by the number of messages
 
 cdef struct Group:
+    Link link                 # first: in the order of the groups' last pops (ready/groups)
     int32_t id
     SharedFlag dead           # forgotten: it can be found again while it is in its queue's list
     SharedFlag paused         # its pops find nothing; pops that may wait are parked (deliver/popend)
@@ -180,8 +181,6 @@ cdef struct Group:
     bint scan_listed
     bint scan_twice           # asked for again while it ran
     int scan_rests            # partitions that pops take before a scan that rests goes on
-    Group* newer              # in the order of the groups' last pops (ready/groups)
-    Group* older
     uint32_t used             # book.ticks at the group's last pop
     bint listed               # the group stands in that order
     int n_fed                 # cursors leased to a feed
@@ -234,11 +233,10 @@ cdef enum CursorState:
 cdef struct FeedLease
 
 cdef struct Cursor:
+    Link link                 # first: in the ready ring
     HeapNode due
     Partition* partition
     Group* group
-    Cursor* next              # in the ready ring
-    Cursor* prev
     Cursor* all_next          # in the group's list; if the partition was retired alone, in the partition's list
     Cursor* all_prev
     PopJob* wait_first        # parked pops of exactly this partition
@@ -261,9 +259,8 @@ cdef enum:
     ROWCACHE_AGE_US = 10000000
 
 cdef struct CachedRow:
+    Link link                 # first: in the process's list, in order of insertion
     CachedRow* newer          # next newer row of the partition
-    CachedRow* next           # in the process's list, in order of insertion
-    CachedRow* prev
     Partition* partition
     int64_t base
     int64_t created_us
@@ -277,8 +274,7 @@ cdef struct CachedRow:
     Slice meta
 
 cdef struct Unacked:
-    Unacked* newer               # in the process's list, in order of leasing
-    Unacked* older
+    Link link                 # first: in the process's list, in order of leasing
     uint64_t key
     unsigned char[16] lease
     int64_t first             # offset of the first unacknowledged record
@@ -305,7 +301,7 @@ cdef struct Book:
     int64_t missed_us         # monotonic, when a pop that does not wait last found nothing; 0: never
     uint32_t commits          # 1 + looks that saw a commit
     uint32_t lease_pages      # how often leases were selected for a look-up
-    Group* used_first         # groups in the order of their last pops (ready/groups)
+    Group* used_first         # groups in the order of their last pops, the oldest first (ready/groups)
     Group* used_last
     uint32_t ticks            # half-second ticks at which the epoch was examined (find/reclaim)
     Group* scan_first         # groups that want a scan
