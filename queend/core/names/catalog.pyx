@@ -262,24 +262,28 @@ cdef bint catalog_paused(Queue* q, int32_t group) noexcept nogil:
 cdef inline Retired* catalog_retired() noexcept nogil:
     return &catalog.retired[epoch_now & 1]
 
+cdef void catalog_unchain(Table* t, uint64_t h, void* one, void* link) noexcept nogil:
+    # Takes an entry out of the chain of those with its hash. link: its pointer to the next one, which stands at the
+    # same place in all entries of the table.
+    cdef size_t at = <size_t>(<char*>link - <char*>one)
+    cdef void* following = (<void**>link)[0]
+    cdef char* before = <char*>table_get(t, h)
+    if before != <char*>one:
+        while before != NULL and (<void**>(before + at))[0] != one:
+            before = <char*>(<void**>(before + at))[0]
+        if before != NULL:
+            (<void**>(before + at))[0] = following
+    elif following != NULL:
+        table_put(t, h, following)
+    else:
+        table_del(t, h)
+
 cdef void catalog_retire(Queue* q) noexcept nogil:
     # Retires a queue with all that belongs to it.
-    cdef Queue* at
     cdef Queue** link
-    cdef uint64_t h = catalog_hash(q.name)
     q.dead = True
     q.changed = True
-    at = <Queue*>table_get(&catalog.by_name, h)
-    if at is q:
-        if q.same_hash != NULL:
-            table_put(&catalog.by_name, h, q.same_hash)
-        else:
-            table_del(&catalog.by_name, h)
-    else:
-        while at != NULL and at.same_hash is not q:
-            at = at.same_hash
-        if at != NULL:
-            at.same_hash = q.same_hash
+    catalog_unchain(&catalog.by_name, catalog_hash(q.name), q, &q.same_hash)
     table_del(&catalog.by_id, <uint32_t>q.id)
     catalog_forget_partitions(q)
     link = &catalog.list

@@ -51,20 +51,11 @@ cdef bint namewaiters_park(PopJob* j) noexcept nogil:
 cdef void namewaiters_unpark(PopJob* j) noexcept nogil:
     # Takes a pop out of its list, and frees the list with its last pop.
     cdef NameWaiters* s = namewaiters_of(j)
-    cdef NameWaiters* at
     waiters_del(&s.first, &s.last, j)
     book.n_name_waiters -= 1
     if s.first != NULL:
         return
-    at = <NameWaiters*>table_get(&book.name_waiters, s.hash)
-    if at is not s:
-        while at.same_hash is not s:
-            at = at.same_hash
-        at.same_hash = s.same_hash
-    elif s.same_hash != NULL:
-        table_put(&book.name_waiters, s.hash, s.same_hash)
-    else:
-        table_del(&book.name_waiters, s.hash)
+    catalog_unchain(&book.name_waiters, s.hash, s, &s.same_hash)
     free(<void*>s.name.p)
     free(<void*>s.task.p)
     free(s)
