@@ -69,18 +69,9 @@ cdef void ask_group(Engine* e, Queue* q, Slice name, Slice mode, bint has_since,
 
 # ---- sent ----------------------------------------------------------------------------------------------------------
 
-cdef int ask_statement(int kind, bint finds) noexcept nogil:
-    if kind == ASK_GROUP:
-        return STMT_GROUPS_FIND if finds else STMT_GROUP_WITHIN
-    if kind == ASK_STORED:
-        return STMT_IDS_STORED
-    if kind == ASK_SIZE:
-        return STMT_QUEUE_SIZES
-    if kind == ASK_PARTITION:
-        return STMT_PARTITION_FIND
-    if kind == ASK_GROUPS:
-        return STMT_GROUPS_FIND
-    return STMT_PARTITIONS_FIND if kind == ASK_NAMES else STMT_RESOLVE_WITHIN
+cdef int[8] ASK_STATEMENTS    # by AskKind
+ASK_STATEMENTS[:] = [STMT_RESOLVE_WITHIN, STMT_PARTITION_FIND, STMT_PARTITIONS_FIND, STMT_GROUPS_FIND,
+                     STMT_GROUP_WITHIN, STMT_QUEUE_SIZES, STMT_IDS_STORED, STMT_RESOLVE_WITHIN]
 
 cdef void ask_write(Engine* e, Ask* a) noexcept nogil:
     if a.finds:

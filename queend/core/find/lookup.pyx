@@ -86,7 +86,7 @@ cdef bint lookup_send(Engine* e, Ask* a) noexcept nogil:
     if e.round.flying >= max(e.slots.ready // 2, 1) or slotpool_take_shared(e.slots) == NULL:
         return False
     a.finds = a.kind == ASK_GROUP and atomic_get64(&doubt.commits) != 0
-    call_begin(&a.base, e, ask_statement(a.kind, a.finds), lookup_done)
+    call_begin(&a.base, e, STMT_GROUPS_FIND if a.finds else ASK_STATEMENTS[a.kind], lookup_done)
     if STATEMENTS[a.base.statement].fenced and not a.unhurried:
         a.base.deadline_ms = min(a.base.deadline_ms, ANSWER_MS)
     ask_write(e, a)

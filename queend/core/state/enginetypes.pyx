@@ -8,9 +8,9 @@ cdef enum AskKind:
     ASK_PARTITION = 1         # a partition by name, never created
     ASK_NAMES = 2             # partitions by id
     ASK_GROUPS = 3            # groups of acknowledgments, never created
+    ASK_GROUP = 4             # a group of pops (or of a transaction's acknowledgments): created with its subscription
     ASK_SIZE = 5              # number of records in bounded queues
     ASK_STORED = 6            # ids of records without capacity in a bounded queue: finds those already stored
-    ASK_GROUP = 4             # a group of pops (or of a transaction's acknowledgments): created with its subscription
     ASK_DRAINED = 7           # like ASK_RESOLVE, for the failover buffer: created regardless of bounds
 
 cdef enum NameBound:
