@@ -53,7 +53,7 @@ cdef void ask_stored(Engine* e, PushItem* it) noexcept nogil:
 
 cdef void ask_group(Engine* e, Queue* q, Slice name, Slice mode, bint has_since, int64_t since_us) noexcept nogil:
     cdef Ask* a = e.round.waiting
-    while a != NULL and not (a.kind == ASK_GROUP and a.queue is q and slice_eq(a.at[0].first, name)):
+    while a != NULL and not (a.kind == ASK_GROUP and a.queue is q and slice_eq(a.at[0].second, name)):
         a = a.next
     if a != NULL:
         return
@@ -61,7 +61,8 @@ cdef void ask_group(Engine* e, Queue* q, Slice name, Slice mode, bint has_since,
     if a == NULL:
         return
     a.queue = q
-    a.at[0].first = name
+    a.at[0].second = name
+    a.at[0].id = q.id
     a.n = 1
     a.mode = mode
     a.has_since = has_since
@@ -74,9 +75,7 @@ ASK_STATEMENTS[:] = [STMT_RESOLVE_WITHIN, STMT_PARTITION_FIND, STMT_PARTITIONS_F
                      STMT_GROUP_WITHIN, STMT_QUEUE_SIZES, STMT_IDS_STORED, STMT_RESOLVE_WITHIN]
 
 cdef void ask_write(Engine* e, Ask* a) noexcept nogil:
-    if a.finds:
-        ask_write_find(a, <NamesArgs*>e.args.at)
-    elif a.kind == ASK_GROUP:
+    if a.kind == ASK_GROUP and not a.finds:
         ask_write_group(e, a, <GroupArgs*>e.args.at)
     elif a.kind == ASK_STORED:
         ask_write_stored(a, <IdsArgs*>e.args.at)
@@ -85,15 +84,11 @@ cdef void ask_write(Engine* e, Ask* a) noexcept nogil:
 
 cdef void ask_write_group(Engine* e, Ask* a, GroupArgs* p) noexcept nogil:
     arg_int4(&p.queue, a.queue.id)
-    arg_slice(&p.name, a.at[0].first)
+    arg_slice(&p.name, a.at[0].second)
     arg_slice(&p.mode, a.mode)
     if a.has_since:
         arg_int8(&p.from_us, a.since_us)
     ask_write_bound(&p.max_groups, e.settings.max_groups)
-
-cdef void ask_write_find(Ask* a, NamesArgs* p) noexcept nogil:
-    pgarray_int4(&p.first, a.queue.id)
-    pgarray_bytes(&p.second, a.at[0].first.p, a.at[0].first.n)
 
 cdef void ask_write_names(Engine* e, Ask* a, NamesArgs* p) noexcept nogil:
     # Encodes names with the name of their queue (ASK_RESOLVE, ASK_DRAINED) or its id. ASK_NAMES and ASK_SIZE have ids
@@ -215,13 +210,13 @@ cdef void ask_take_groups(Ask* a, PGresult* res) noexcept nogil:
         a.base.engine.round.apart = True
         return
     if a.kind == ASK_GROUP and PQntuples(res) and pg_null(res, 0, GROUP_WITHIN_ID):
-        ask_refuse(&a.base.engine.round, BOUND_GROUPS, a.queue.name, a.at[0].first)
+        ask_refuse(&a.base.engine.round, BOUND_GROUPS, a.queue.name, a.at[0].second)
         return
     uv_mutex_lock(&book.lock)
     if a.kind == ASK_GROUP:
         if PQntuples(res) and not a.queue.dead:
             g = catalog_add_group(a.queue, pg_int4(res, 0, GROUPS_FIND_ID if a.finds else GROUP_WITHIN_ID),
-                                  a.at[0].first)
+                                  a.at[0].second)
             if g != NULL:
                 group_want_scan(g)
                 namewaiters_first_forget(namewaiters_first_key(False, a.queue.name, slice_of(NULL, 0), g.name))

@@ -19,7 +19,7 @@ cdef enum NameBound:
     BOUND_GROUPS = 3
 
 cdef struct Asked:
-    Slice first               # name of a queue or group
+    Slice first               # name of a queue
     Slice second              # name of a partition or group
     int32_t id                # of the queue or partition that contains it
     PushItem* item            # ASK_STORED
