@@ -215,7 +215,7 @@ cdef void delivery_send(PopJob* j, int n) noexcept nogil:
     cdef Request* r = j.job.r
     if r.out.failed:
         claim_give_back(engine_of(r.worker), j)
-        popend_fail(j, 503, "Out of memory")
+        job_refuse(&j.job, 503, "Out of memory")
         return
     if delivery_stalled(j):
         j.stalls += 1

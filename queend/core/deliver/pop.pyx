@@ -199,7 +199,7 @@ cdef void pop_claim(Worker* w, PopJob* j) noexcept nogil:
     if take == TAKE_SHORT:
         refused = "Out of memory"
     if refused != NULL:
-        popend_fail(j, 503, refused)
+        job_refuse(&j.job, 503, refused)
     elif looks_on:
         pop_wait_or_answer(w, j, j.why)       # another queue may have something
     elif parked:
@@ -304,7 +304,7 @@ cdef void pop_wait_or_answer(Worker* w, PopJob* j, int why) noexcept nogil:
     if again:
         job_queue(&j.job, &engine_of(w).woken)
     elif refused != NULL:
-        popend_fail(j, 503, refused)
+        job_refuse(&j.job, 503, refused)
 
 cdef bint pop_exists_now(PopJob* j) noexcept nogil:
     # Returns True if what the pop did not find exists now. Requires catalog.lock and book.lock.
@@ -334,7 +334,7 @@ cdef void pop_after_empty(Engine* e, PopJob* j) noexcept nogil:
     if again:
         job_queue(&j.job, &e.woken)
     elif refused != NULL:
-        popend_fail(j, 503, refused)
+        job_refuse(&j.job, 503, refused)
     elif not parked:
         popend_empty(j, WHY_EXPIRED if j.until_us else j.why)
 

@@ -312,11 +312,11 @@ cdef void popcall_again(PopCall* call, int status, const Verdict* said, bint los
         if j.client_gone:
             popend_forget(j)
         elif status == 500:
-            popend_fail(j, status, why)
+            job_refuse(&j.job, status, why)
         elif j.until_us and now >= j.until_us:
             popend_empty(j, WHY_EXPIRED)
         elif status or not j.until_us and j.job.errors and now - j.job.born_us > e.patience_us:
-            popend_fail(j, 503, why)
+            job_refuse(&j.job, 503, why)
         else:
             job_queue(&j.job, &e.woken)
 
@@ -345,7 +345,7 @@ cdef void popcall_put_off(Engine* e, PopJob* j, int64_t now, const char* why) no
         popend_empty(j, WHY_EXPIRED)
     elif not j.until_us and now - j.job.born_us > e.patience_us:
         claim_drop(e, j, False)
-        popend_fail(j, 503, why)
+        job_refuse(&j.job, 503, why)
     else:
         rowcache_release_all(j)
         joblist_add(&e.pops.jobs, &j.job)

@@ -214,9 +214,6 @@ cdef bint popend_leased(PopJob* j) noexcept nogil:
     uv_mutex_unlock(&book.lock)
     return held
 
-cdef void popend_fail(PopJob* j, int status, const char* text) noexcept nogil:
-    reply_error(job_end(&j.job), status, text)
-
 cdef void popend_fail_unknown(PopJob* j) noexcept nogil:
     cdef char[VERDICT_TEXT] text
     cdef const char* why = b"What this group has to consume is not known yet; try again"
@@ -226,10 +223,10 @@ cdef void popend_fail_unknown(PopJob* j) noexcept nogil:
     uv_mutex_unlock(&book.lock)
     if said != NULL:
         why = sqlstate_text(text, b"What this group has to consume is not known yet", said)
-    popend_fail(j, 503, why)
+    job_refuse(&j.job, 503, why)
 
 cdef void popend_refuse(Job* job, int status, const char* text) noexcept nogil:
     if (<PopJob*>job).client_gone:
         popend_forget(<PopJob*>job)
     else:
-        popend_fail(<PopJob*>job, status, text)
+        job_refuse(job, status, text)
