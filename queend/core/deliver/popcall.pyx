@@ -25,6 +25,7 @@ cdef void popcall_gather(PopCall* call, JobList* list) noexcept nogil:
     cdef PopJob* j
     cdef bint alone = False
     cdef int crowded = 0
+    cdef int i
     call.claims = <Claim**>arena_alloc(&call.base.arena, CALL_ROOM * sizeof(Claim*))
     while (call.claims != NULL and list.first != NULL and not alone
             and call.base.jobs.n < e.pops.linger.max_jobs and call.n_claims < CALL_CURSORS):
@@ -39,19 +40,18 @@ cdef void popcall_gather(PopCall* call, JobList* list) noexcept nogil:
             break
         alone = j.job.isolated
         joblist_take(list)
-        if j.client_gone or j.group.dead or j.group.paused or popend_token_stale(j) or popend_token_expired(j):
-            popend_turn_away(e, j)
+        if j.client_gone:
+            claim_drop(e, j, False)
+            popend_forget(j)
+        elif j.group.dead or j.group.paused or popend_token_stale(j) or popend_token_expired(j):
+            claim_drop(e, j, False)
+            pop_try(e.worker, j)
         else:
-            popcall_take(call, j)
-
-cdef void popcall_take(PopCall* call, PopJob* j) noexcept nogil:
-    # Adds a pop and its candidates to the call, and makes its lease.
-    cdef int i
-    claim_lease(call.base.engine.worker, j)
-    for i in range(j.n_claims):
-        call.claims[call.n_claims] = &j.claims[i]
-        call.n_claims += 1
-    joblist_add(&call.base.jobs, &j.job)
+            claim_lease(e.worker, j)
+            for i in range(j.n_claims):
+                call.claims[call.n_claims] = &j.claims[i]
+                call.n_claims += 1
+            joblist_add(&call.base.jobs, &j.job)
 
 cdef void popcall_encode(PopCall* call, PopArgs* a) noexcept nogil:
     cdef Job* job = call.base.jobs.first

@@ -166,15 +166,6 @@ cdef void popend_unsent(Request* r) noexcept nogil:
 cdef void popend_forget(PopJob* j) noexcept nogil:
     reply_empty(job_end(&j.job))
 
-cdef void popend_turn_away(Engine* e, PopJob* j) noexcept nogil:
-    # Takes a pop out of a call: its client left, or its group is deleted or paused, or its token has to be verified
-    # again.
-    claim_drop(e, j, False)
-    if j.client_gone:
-        popend_forget(j)
-    else:
-        pop_try(e.worker, j)
-
 # ---- the answer ------------------------------------------------------------------------------------------------------
 # A row of queend.paused, which comes with the catalog, pauses a queue or a group (Group.paused). A pop of a paused
 # group finds nothing (reason: paused); a long poll is parked, and the reload that ends the pause wakes it. A claim sent
