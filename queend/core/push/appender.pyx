@@ -135,8 +135,9 @@ cdef void appender_send(Appender* s, PushBatch* b) noexcept nogil:
         s.call.deadline_ms = min(s.call.deadline_ms, ANSWER_MS)
     if b.has_other:
         idset_batch_known(b, &a.known)
-    if handover_begin(s, b, &a.claims) and b.has_other:
+    if handover_choose(s, b) and b.has_other:
         idset_batch_known(b, &a.known)  # the batch may have fewer rows now
+    handover_encode(s, b, &a.claims)
     logend_choose(b, slotpool_take(e.slots))
     rows_encode(b, &a.rows, &a.known, &a.hint, &e.pack)
     arg_bool(&a.compares, not b.uncompressed)

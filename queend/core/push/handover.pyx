@@ -13,12 +13,6 @@ cdef enum:
 # (committed + 1 = base), free of leases and pauses. The row is locked with SKIP LOCKED. So it claims what a pop after
 # the commit would. If anything differs, it claims nothing and the waiter is woken.
 
-cdef bint handover_begin(Appender* s, PushBatch* b, ClaimArgs* a) noexcept nogil:
-    # Chooses the pops that a batch serves and encodes their claims. Returns True if the batch has become shorter.
-    cdef bint shorter = handover_choose(s, b)
-    handover_encode(s, b, a)
-    return shorter
-
 cdef bint handover_choose(Appender* s, PushBatch* b) noexcept nogil:
     # Chooses the pops that a batch serves. Requires that the batch is cut into rows. Returns True if the batch has
     # become shorter: it keeps the records for as many waiters as one call serves. These are committed and delivered
@@ -225,13 +219,18 @@ cdef inline bint handover_framed(PushItem* it, int wanted) noexcept nogil:
 # ---- on the waiter's own worker --------------------------------------------------------------------------------------
 
 cdef void handover_end(PopJob* j) noexcept nogil:
-    cdef Request* r = j.job.r
+    # Sends the answer, or gives the leases back if the client left meanwhile.
+    cdef Engine* e = engine_of(j.job.r.worker)
     popjob_adopt(j)
-    heap_del(&engine_of(r.worker).deadlines, &j.deadline)
-    delivery_send(j, j.n_handed)
+    heap_del(&e.deadlines, &j.deadline)
+    if j.client_gone:
+        claim_give_back(e, j)
+        popend_forget(j)
+    else:
+        delivery_send(j, j.n_handed)
 
 cdef void handover_arrive(Worker* w, InboxMsg* m) noexcept nogil:
-    # Sends an answer that arrives from the appender's thread. If the client left meanwhile, gives the leases back.
+    # Takes an answer that arrives from the appender's thread.
     cdef PopJob* j = <PopJob*>m
     cdef Buf* out
     if not j.client_gone:
@@ -239,11 +238,5 @@ cdef void handover_arrive(Worker* w, InboxMsg* m) noexcept nogil:
         buf_put(out, j.handed.data, j.handed.len)
         if j.handed.failed:
             out.failed = True
-        buf_free(&j.handed)
-        handover_end(j)
-        return
     buf_free(&j.handed)
-    popjob_adopt(j)
-    heap_del(&engine_of(w).deadlines, &j.deadline)
-    claim_give_back(engine_of(w), j)
-    popend_forget(j)
+    handover_end(j)
