@@ -119,12 +119,12 @@ cdef bint group_needed(Group* g) noexcept nogil:
     # Returns True if a pop waits for the group. Also if it has what only it knows: leases of feeds, tokens of rates.
     # Requires book.lock.
     return (g.n_wait or g.n_wait_only or g.n_paced or g.n_handing or g.n_fed or g.queue.shared
-            or namewaiters_for_group(g))
+            or namewaiters_for(g.queue, g))
 
 cdef bint group_is_full(Group* g) noexcept nogil:
     # Returns True if news makes no further cursor for the group: a pop that comes can wait for a scan. Requires
     # book.lock.
-    return book.n_cursors >= CURSORS_MOST and not g.n_wait and not namewaiters_for_group(g)
+    return book.n_cursors >= CURSORS_MOST and not g.n_wait and not namewaiters_for(g.queue, g)
 
 cdef bint group_is_read(const Group* g) noexcept nogil:
     # Returns True if a scan reads the group. Requires book.lock.
