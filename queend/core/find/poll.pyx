@@ -121,7 +121,7 @@ cdef void poll_discard(Polling* d) noexcept nogil:
 
 # ---- commits of other programs (queend.recent) -----------------------------------------------------------------------
 # If no look was possible for LOOK_GAP_US (60 s), or a transaction may have been passed over, all groups are scanned. A
-# head is raised only together with news for its groups (index_new_head, index_head_found, handover_book): the groups
+# head is raised only together with news for its groups (index_stored, index_head_found, handover_book): the groups
 # have notice of each known head.
 
 cdef void poll_recent_send(Engine* e) noexcept nogil:

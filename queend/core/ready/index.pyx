@@ -29,43 +29,27 @@ cdef inline void index_unlock_all(Worker* w, PopJob* wake) noexcept nogil:
 
 # ---- heads -----------------------------------------------------------------------------------------------------------
 
-cdef void index_new_head(Partition* p, int64_t head, PopJob** wake) noexcept nogil:
-    # Notes that messages up to `head` exclusive are committed: every known group of the queue may have work. Appends
-    # waiters that can now be tried to `wake`. Requires book.lock.
-    cdef Group* g = p.queue.group_list
-    cdef Cursor* c
-    if head > p.head:
-        p.head = head
-    while g != NULL:
-        c = cursor_or_scan(g, p) if not g.dead else NULL
-        if c != NULL:
-            if c.state == CURSOR_IDLE:
-                if c.next_offset < head or c.may_be_missing:     # else a push has handed it over
-                    cursor_move(c, CURSOR_READY, 0)
-                    waiters_wake_cursor(c, wake)
-            elif c.state == CURSOR_BUSY:
-                c.recheck |= RECHECK_NEWS
-        g = g.next
-
 cdef void index_head_found(Partition* p, int64_t head, PopJob** wake) noexcept nogil:
     # Notes the end of a partition by the database's word. A new head is news for every group. Requires book.lock.
     if head > p.head:
         p.head = head
-        index_notify(p, head, wake)
+        index_notify(p, head, False, wake)
 
-cdef void index_notify(Partition* p, int64_t head, PopJob** wake) noexcept nogil:
-    # Tells the groups that the partition may have records up to `head`. A group whose scan is wanted hears of it only
-    # if it knows the partition already: the scan tells it of others. Requires book.lock.
+cdef void index_notify(Partition* p, int64_t head, bint here, PopJob** wake) noexcept nogil:
+    # Tells the groups that the partition may have records up to `head`. here: this process stored them. If another did,
+    # a group whose scan is wanted hears of it only if it knows the partition already: the scan tells it of others.
+    # Appends waiters that can now be tried to `wake`. Requires book.lock.
     cdef Group* g = p.queue.group_list
     cdef Cursor* c
     while g != NULL:
         c = NULL
         if not g.dead:
-            c = <Cursor*>table_get(&g.cursors, <uint32_t>p.id) if g.scan == SCAN_WANTED else cursor_or_scan(g, p)
+            c = (cursor_or_scan(g, p) if here or g.scan != SCAN_WANTED
+                 else <Cursor*>table_get(&g.cursors, <uint32_t>p.id))
         if c != NULL and c.state == CURSOR_BUSY:
             c.recheck |= RECHECK_NEWS
-        elif c != NULL and c.state == CURSOR_IDLE and c.next_offset < head:
-            cursor_move(c, CURSOR_READY, 0)
+        elif c != NULL and c.state == CURSOR_IDLE and (c.next_offset < head or here and c.may_be_missing):
+            cursor_move(c, CURSOR_READY, 0)       # the position is behind `head` if a push has handed it over
             waiters_wake_cursor(c, wake)
         g = g.next
 
@@ -78,7 +62,8 @@ cdef void index_stored(Partition* p, int64_t head, PopJob** wake) noexcept nogil
     cdef Group* g
     outbox_stored(p.id)
     if found != NULL:
-        index_new_head(found, head, wake)
+        found.head = max(found.head, head)
+        index_notify(found, head, True, wake)
         return
     q = catalog_queue_id(p.queue.id)
     if q != NULL:
@@ -194,7 +179,7 @@ cdef void index_forget(Group* g) noexcept nogil:
 cdef void index_peer_stored(Partition* p, PopJob** wake) noexcept nogil:
     # Handles a peer's notice that messages were stored in a partition: its cursors are worth a try. The new head is
     # known only from the database. Requires book.lock.
-    index_notify(p, INT64_MAX, wake)
+    index_notify(p, INT64_MAX, False, wake)
 
 cdef bint index_peer_released(Partition* p, int32_t group, PopJob** wake) noexcept nogil:
     # Handles a peer's notice that a lease ended: makes the cursor ready. Returns True if a feed of this process holds
