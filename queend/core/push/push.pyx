@@ -145,11 +145,22 @@ cdef void push_retry(Engine* e, Job* job) noexcept nogil:
     push_resolve(e.worker, <PushJob*>job)
 
 cdef void push_refuse(Job* job, int status, const char* text) noexcept nogil:
-    push_names(<PushJob*>job, False)
-    if status == 409:
-        push_bounded(job.r.worker, <PushJob*>job, text)
+    # Handles a look-up that failed, or a name that may not be made (409): nothing of the push is stored. If other items
+    # are in flight already, as the queue was deleted meanwhile, the remaining items count as not reached.
+    cdef PushJob* j = <PushJob*>job
+    push_names(j, False)
+    capacity_give_back(j)
+    if j.unresolved == NULL:
+        push_decided(j)
+    elif j.held:
+        push_unstored(job.r.worker, j)
+    elif j.drain:
+        failover_hooks.retry(spool.pause_us)
+    elif spool.on and status == 503:
+        j.unreached = True
+        failover_hooks.send(job.r.worker, j)
     else:
-        push_unreached(job.r.worker, <PushJob*>job, status, text)
+        job_refuse(job, status, text)
 
 # ---- items that cannot be sent ---------------------------------------------------------------------------------------
 
@@ -186,30 +197,6 @@ cdef void push_end_items(PushJob* j, uint8_t status, int failed) noexcept nogil:
         it.status = status
         it = it.next
     push_release(j)
-
-cdef void push_unreached(Worker* w, PushJob* j, int status, const char* text) noexcept nogil:
-    # Handles a look-up that failed: the names of some or all items could not be asked for.
-    capacity_give_back(j)
-    if j.unresolved == NULL:
-        push_decided(j)
-    elif j.held:
-        push_unstored(w, j)
-    elif j.drain:
-        failover_hooks.retry(spool.pause_us)
-    elif spool.on and status == 503:
-        j.unreached = True
-        failover_hooks.send(w, j)
-    else:
-        job_refuse(&j.job, status, text)
-
-cdef void push_bounded(Worker* w, PushJob* j, const char* text) noexcept nogil:
-    # Refuses a push that needs a name which may not be made. Nothing of it is stored. If other items are in flight, as
-    # the queue was deleted meanwhile, the remaining items count as not reached.
-    if j.held:
-        push_unreached(w, j, 503, text)
-        return
-    capacity_give_back(j)
-    job_refuse(&j.job, 409, text)
 
 # ---- parts -----------------------------------------------------------------------------------------------------------
 
