@@ -14,7 +14,6 @@ cdef bint popcall_send(Engine* e) noexcept nogil:
         call_drop(&call.base)
         return False
     popcall_encode(call, a)
-    popcall_bounds(call, a)
     popcall_reserve(call)
     e.worker.counters.op[OP_POP].calls += 1
     return call_send(&call.base)
@@ -54,13 +53,18 @@ cdef void popcall_gather(PopCall* call, JobList* list) noexcept nogil:
             joblist_add(&call.base.jobs, &j.job)
 
 cdef void popcall_encode(PopCall* call, PopArgs* a) noexcept nogil:
+    # Encodes candidates and requests. The maximum age and the rate of messages are NULL if no request has such a bound.
     cdef Job* job = call.base.jobs.first
     cdef PopJob* j
     cdef Cursor* c
+    cdef Queue* q
+    cdef bint old = False
+    cdef bint paced = False
     cdef int i
     cdef int req = 0
     while job != NULL:
         j = <PopJob*>job
+        q = j.queue
         req += 1
         for i in range(j.n_claims):
             c = j.claims[i].cursor
@@ -73,18 +77,8 @@ cdef void popcall_encode(PopCall* call, PopArgs* a) noexcept nogil:
         pgarray_bool(&a.auto_ack, j.req.auto_ack)
         pgarray_uuid(&a.lease, j.lease)
         pgarray_int8(&a.lease_us, j.lease_us)
-        pgarray_int8(&a.delay_us, j.queue.delay_us)
-        pgarray_int8(&a.window_us, j.queue.window_us)
-        job = job.next
-
-cdef void popcall_bounds(PopCall* call, PopArgs* a) noexcept nogil:
-    # Encodes the maximum age and the rate of messages of each request. Sends NULL if no request has such a bound.
-    cdef bint old = False
-    cdef bint paced = False
-    cdef Queue* q
-    cdef Job* job = call.base.jobs.first
-    while job != NULL:
-        q = (<PopJob*>job).queue
+        pgarray_int8(&a.delay_us, q.delay_us)
+        pgarray_int8(&a.window_us, q.window_us)
         old |= q.ttl_us != 0
         paced |= q.rate_us != 0
         pgarray_int8(&a.ttl_us, q.ttl_us)
