@@ -83,25 +83,21 @@ cdef bint appender_lingers(Appender* s) noexcept nogil:
 
 cdef PushBatch* appender_next(Appender* s) noexcept nogil:
     cdef PushBatch* b = s.resend
+    cdef PushPartition* g
     s.retry_at = 0
     if b != NULL:
         s.resend = b.next
         b.next = NULL
         return b
-    b = appender_take(s)
-    if appender_main(s).pushers != NULL:
-        pushers_turn(appender_main(s))
-    return b
-
-cdef PushBatch* appender_take(Appender* s) noexcept nogil:
-    # Takes the batch that was gathered. The partitions gather in the next batch from now on.
-    cdef PushBatch* b = s.gather
-    cdef PushPartition* g = b.first
+    b = s.gather
+    g = b.first
     s.gather = NULL
     s.linger.expected = 0
     while g != NULL:
-        g.partition.gathering = NULL
+        g.partition.gathering = NULL      # it gathers in the next batch from now on
         g = g.next
+    if appender_main(s).pushers != NULL:
+        pushers_turn(appender_main(s))
     return b
 
 cdef void appender_send(Appender* s, PushBatch* b) noexcept nogil:

@@ -112,7 +112,10 @@ cdef void idloader_loaded(Call* c, PGresult* res, int outcome) noexcept nogil:
     cdef PushPartition* g = s.learning
     cdef Slice seen
     if outcome != SLOT_OK or PQntuples(res) == 0:
-        idloader_failed(s, b)
+        g.learn = False       # the push itself shows what is wrong
+        s.flying = NULL
+        appender_first(s, b)
+        s.retry_at = clock_mono_us() + 20000
         return
     seen = pg_bytes(res, 0, IDS_LEARN_SEEN)
     uv_mutex_lock(&idsets.lock)
@@ -122,13 +125,6 @@ cdef void idloader_loaded(Call* c, PGresult* res, int outcome) noexcept nogil:
     uv_mutex_unlock(&idsets.lock)
     s.flying = NULL
     appender_send(s, b)
-
-cdef void idloader_failed(Appender* s, PushBatch* b) noexcept nogil:
-    # Puts the batch back after a read that failed. The push itself then shows what is wrong.
-    s.learning.learn = False
-    s.flying = NULL
-    appender_first(s, b)
-    s.retry_at = clock_mono_us() + 20000
 
 # ---- partitions go back ----------------------------------------------------------------------------------------------
 

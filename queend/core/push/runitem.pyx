@@ -10,9 +10,6 @@ cdef void runitem_expand(PushItem* it) noexcept nogil:
     pushrun_expand(it.run, it, it.run.items)
     it.run.open = True
 
-cdef inline bint runitem_expanded(const PushItem* it) noexcept nogil:
-    return it.run != NULL and it.run.open
-
 cdef PushItem* runitem_replace(PushItem* it) noexcept nogil:
     # Opens a run of a chain and links its last record to the rest of the chain. Returns the first record, which the
     # caller links in the run's place.
@@ -34,7 +31,7 @@ cdef inline PushItem* runitem_next(EachItem* at) noexcept nogil:
     cdef PushItem* it = &at.q.items[at.i]
     if at.i == at.q.n:
         return NULL
-    if not runitem_expanded(it):
+    if it.run == NULL or not it.run.open:
         at.i += 1
         return it
     it = &it.run.items[at.k]
