@@ -81,7 +81,10 @@ cdef void pop_try(Worker* w, PopJob* j) noexcept nogil:
     if not pop_names(w, j):
         return
     if j.req.sub_new and (j.any_queue or j.queue == NULL):
-        pop_note_awaited(j)
+        # its group begins `new`, and asks for a queue that does not exist, or for a namespace or task
+        uv_mutex_lock(&book.lock)
+        namewaiters_first_note(pop_awaited_key(j), j.job.r.started_us, clock_mono_us())
+        uv_mutex_unlock(&book.lock)
     if j.group == NULL:
         pop_wait_or_answer(w, j, WHY_NOT_FOUND if j.want_partition.p != NULL else WHY_NO_PARTITION)
         return
@@ -152,12 +155,6 @@ cdef inline uint64_t pop_awaited_key(PopJob* j) noexcept nogil:
     # Returns the key of what a pop waits for by name (ready/namewaiters).
     return namewaiters_first_key(j.any_queue, j.req.ns if j.any_queue else j.req.queue,
                                  j.req.task if j.any_queue else slice_of(NULL, 0), j.req.group)
-
-cdef void pop_note_awaited(PopJob* j) noexcept nogil:
-    # Notes that the pop's group, which begins `new`, asks for a queue that does not exist, or for a namespace or task.
-    uv_mutex_lock(&book.lock)
-    namewaiters_first_note(pop_awaited_key(j), j.job.r.started_us, clock_mono_us())
-    uv_mutex_unlock(&book.lock)
 
 # ---- its candidates --------------------------------------------------------------------------------------------------
 
@@ -281,7 +278,7 @@ cdef const char* pop_park(Engine* e, PopJob* j) noexcept nogil:
         heap_del(&e.deadlines, &j.deadline)
         return "Out of memory"
     if j.until_us and not j.job.long_polls:
-        job_count_poll(&j.job)
+        job_set_polls(&j.job, 1 + <int>(j.job.r.arena.size // PARKED_UNIT))
     job_park(&j.job)
     return NULL
 
@@ -311,7 +308,8 @@ cdef bint pop_exists_now(PopJob* j) noexcept nogil:
     cdef Queue* q
     if j.any_queue:
         q = catalog.list
-        while q != NULL and not popany_has_work(j, q):
+        while q != NULL and not (popany_matches(j, q) and (catalog_group(q, j.req.group) == NULL
+                                                           or popany_ready_group(j, q) != NULL)):
             q = q.next
         return q != NULL
     q = catalog_queue(j.req.queue)

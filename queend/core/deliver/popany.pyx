@@ -80,11 +80,6 @@ cdef inline Group* popany_ready_group(PopJob* j, Queue* q) noexcept nogil:
         return NULL
     return g if g.n_ready or g.scan != SCAN_DONE else NULL
 
-cdef inline bint popany_has_work(PopJob* j, Queue* q) noexcept nogil:
-    # Returns True if the queue has something for the pop, or its group is new there. Requires catalog.lock and
-    # book.lock.
-    return popany_matches(j, q) and (catalog_group(q, j.req.group) == NULL or popany_ready_group(j, q) != NULL)
-
 cdef bint popany_leased(PopJob* j) noexcept nogil:
     # Returns True if the pop's group has leases in a matching queue. Takes catalog.lock and book.lock.
     cdef Queue* q

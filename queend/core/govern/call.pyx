@@ -47,7 +47,8 @@ cdef bint call_send(Call* c) noexcept nogil:
     cdef Slot* slot = slotpool_take(e.slots)
     cdef Params params
     args_end(&e.args, &params, e.version)
-    call_leaves(c)
+    c.sent_us = clock_mono_us()
+    c.forgets = atomic_get64(&book.forgets)
     if slot != NULL and slot_send(slot, c.statement, &params, call_answered, c, c.deadline_ms):
         return True
     call_end(c, NULL, SLOT_TOO_LARGE if params.too_large else SLOT_NO_MEMORY if params.failed else SLOT_UNSENT)
@@ -59,10 +60,6 @@ cdef bint call_send_single(Call* c, int statement) noexcept nogil:
     c.statement = statement
     args_single(&c.engine.args, &STATEMENTS[statement])
     return call_send(c)
-
-cdef inline void call_leaves(Call* c) noexcept nogil:
-    c.sent_us = clock_mono_us()
-    c.forgets = atomic_get64(&book.forgets)
 
 cdef void call_answered(Slot* slot, void* ctx, PGresult* res, int outcome) noexcept nogil:
     call_end(<Call*>ctx, res, outcome)
