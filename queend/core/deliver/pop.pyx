@@ -127,7 +127,11 @@ cdef bint pop_names(Worker* w, PopJob* j) noexcept nogil:
     if j.any_queue:
         ask = not popany_choose(j)
     else:
-        j.queue = catalog_names(j.req.queue, j.req.group, j.want_partition, &j.group, &j.partition)
+        j.queue = catalog_queue(j.req.queue)
+        if j.queue != NULL:
+            j.group = catalog_group(j.queue, j.req.group)
+        if j.group != NULL and j.want_partition.p != NULL:
+            j.partition = catalog_partition(j.queue, j.want_partition)
         j.known = j.queue != NULL
         if j.queue == NULL:
             # one reload (see catalog_reload_allowed) answers for all unknown names

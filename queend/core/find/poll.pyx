@@ -183,15 +183,12 @@ cdef void poll_recent_end(Engine* e, bint complete) noexcept nogil:
     if d.gap:
         poll_rescan_all()
         poll_load(e)
-    poll_set_looked(True)
+    uv_mutex_lock(&book.lock)
+    book.looked = True
+    uv_mutex_unlock(&book.lock)
     d.since = d.next_since
     d.since_us = d.recent_us
     d.writer = d.next_writer
-
-cdef void poll_set_looked(bint looked) noexcept nogil:
-    uv_mutex_lock(&book.lock)
-    book.looked = looked
-    uv_mutex_unlock(&book.lock)
 
 cdef void poll_rescan_all() noexcept nogil:
     # Lets every group in use be scanned: what was committed in a gap is not known.

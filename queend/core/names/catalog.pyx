@@ -48,14 +48,6 @@ cdef void catalog_open() noexcept nogil:
     memset(epoch_outside, 0, sizeof(epoch_outside))
     uv_rwlock_init(&catalog.lock)
 
-cdef Tally* catalog_tally() noexcept nogil:
-    # Returns zeroed tallies, one per worker; NULL if memory ran out.
-    cdef void* at = aligned_alloc(64, <size_t>tally_workers * sizeof(Tally))
-    if at == NULL:
-        return NULL
-    memset(at, 0, <size_t>tally_workers * sizeof(Tally))
-    return <Tally*>at
-
 cdef inline uint64_t catalog_hash(Slice name) noexcept nogil:
     return slice_hash(name, hash_seed) | 1
 
@@ -89,6 +81,7 @@ cdef Queue* catalog_add_queue(int32_t id, Slice name) noexcept nogil:
     # Returns NULL if memory ran out or the answer is outdated: the job that misses the name asks again.
     cdef Queue* q = catalog_queue(name)
     cdef uint64_t h = catalog_hash(name)
+    cdef Slice ns
     if q != NULL:
         if q.id == id:
             return q
@@ -99,9 +92,14 @@ cdef Queue* catalog_add_queue(int32_t id, Slice name) noexcept nogil:
     if q == NULL:
         return NULL
     q.id = id
-    q.tally = catalog_tally()
+    q.tally = <Tally*>aligned_alloc(64, <size_t>tally_workers * sizeof(Tally))
+    if q.tally != NULL:
+        memset(q.tally, 0, <size_t>tally_workers * sizeof(Tally))
     q.name = slice_keep(name)
-    catalog_derive(name, &q.ns, &q.task)
+    # as creation by push stores them: the first and the second part of the name, separated by dots
+    ns = slice_until(name, b'.')
+    q.ns = slice_keep(ns)
+    q.task = slice_keep(slice_until(slice_from(name, min(ns.n + 1, name.n)), b'.'))
     q.same_hash = <Queue*>table_get(&catalog.by_name, h)
     if (q.tally == NULL or q.name.p == NULL or q.ns.p == NULL or q.task.p == NULL
         or not table_put(&catalog.by_id, <uint32_t>id, q)
@@ -120,13 +118,6 @@ cdef Queue* catalog_add_queue(int32_t id, Slice name) noexcept nogil:
     q.next = catalog.list
     catalog.list = q
     return q
-
-cdef void catalog_derive(Slice name, Slice* ns, Slice* task) noexcept nogil:
-    # Sets namespace and task as creation by push stores them: the first and the second part of the name, separated by
-    # dots.
-    cdef Slice first = slice_until(name, b'.')
-    ns[0] = slice_keep(first)
-    task[0] = slice_keep(slice_until(slice_from(name, min(first.n + 1, name.n)), b'.'))
 
 cdef Partition* catalog_add_partition(Queue* q, int32_t id, Slice name) noexcept nogil:
     cdef Partition* p = catalog_partition_id(id)
@@ -232,14 +223,6 @@ cdef Group* catalog_group_id(Queue* q, int32_t id) noexcept nogil:
     while g != NULL and (g.dead or g.id != id):
         g = g.next
     return g
-
-cdef Queue* catalog_names(Slice queue, Slice group, Slice partition, Group** g, Partition** p) noexcept nogil:
-    # Looks up what a pop names and returns the queue; unknown objects are NULL. A partition is looked up only if it is
-    # named and the group is known (else p is NULL).
-    cdef Queue* q = catalog_queue(queue)
-    g[0] = catalog_group(q, group) if q != NULL else NULL
-    p[0] = catalog_partition(q, partition) if g[0] != NULL and partition.p != NULL else NULL
-    return q
 
 cdef Partition* catalog_ids(int32_t partition, Slice group, Group** g) noexcept nogil:
     # Looks up what an acknowledgment names: a partition by id, which is returned, and a group of its queue.
