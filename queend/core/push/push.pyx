@@ -15,21 +15,18 @@ PUSH_JOB.fails_fast = True
 
 cdef void push_submit(Worker* w, Request* r, int route) noexcept nogil:
     r.op = OP_PUSH
-    offload_job(w, r, sizeof(PushJob), push_read_events if route == ROUTE_EVENTS else push_read_body, push_taken)
+    offload_job(w, r, sizeof(PushJob), push_read_body, push_taken)
 
 cdef bint push_read_body(Request* r, void* job, Tools* t) noexcept nogil:
     cdef PushReq* q = &(<PushJob*>job).req
-    if not pushitems_read(r.headers_raw, r.query, r.body, t.unzip, &r.arena, t.uuids, t.settings, q, &t.error):
+    if r.route.route == ROUTE_EVENTS:
+        if not eventitem_read(r.headers_raw, r.asks & ASK_TRACE, r.path, r.query, r.body, &r.arena,
+                              t.settings.max_items, q, &t.error):
+            return False
+    elif not pushitems_read(r.headers_raw, r.query, r.body, t.unzip, &r.arena, t.uuids, t.settings, q, &t.error):
         return False
-    if r.asks & ASK_TRACE:
+    elif r.asks & ASK_TRACE:
         trace_items(r.headers_raw, &r.arena, q.items, q.n)
-    return not r.asks & ASK_KEY or ident_key_apply(r.headers_raw, r.grant, &r.arena, q, &t.error)
-
-cdef bint push_read_events(Request* r, void* job, Tools* t) noexcept nogil:
-    cdef PushReq* q = &(<PushJob*>job).req
-    if not eventitem_read(r.headers_raw, r.asks & ASK_TRACE, r.path, r.query, r.body, &r.arena, t.settings.max_items, q,
-                          &t.error):
-        return False
     return not r.asks & ASK_KEY or ident_key_apply(r.headers_raw, r.grant, &r.arena, q, &t.error)
 
 cdef void push_taken(Worker* w, Request* r, void* job, bint good, ApiError* e) noexcept nogil:

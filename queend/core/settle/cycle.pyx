@@ -297,11 +297,8 @@ cdef void cycle_refuse(Job* job, int status, const char* text) noexcept nogil:
     if (<CycleJob*>job).doubt:
         job_refuse(job, 503, CYCLE_IN_DOUBT)
     else:
-        cycle_deny(job_end(job), status, cycle_code(status), text)
-
-cdef inline const char* cycle_code(int status) noexcept nogil:
-    if status == 409: return b"bound_reached"
-    return b"too_large" if status == 413 else b"refused"
+        cycle_deny(job_end(job), status,
+                   b"bound_reached" if status == 409 else b"too_large" if status == 413 else b"refused", text)
 
 cdef void cycle_deny(Request* r, int status, const char* code, const char* text) noexcept nogil:
     # Answers with a status and the error code that the control plane gives for streams. An error that may be retried

@@ -47,7 +47,9 @@ cdef bint cyclecall_send(Engine* e) noexcept nogil:
         return True
     if step == STEP_LOOK:
         call_asks(&call.base, STMT_STREAM_SOURCES)
-        cyclecall_look(<SourcesArgs*>e.args.at, &j.req)
+        if j.req.has_query:
+            arg_bytes(&(<SourcesArgs*>e.args.at).query, j.req.query, 16)
+        arg_int4(&(<SourcesArgs*>e.args.at).partition, cyclecall_partition(&j.req))
     elif step == STEP_MAKE:
         call_asks(&call.base, STMT_QUEUES_MAKE)
         cyclecall_make(e, <SpacesArgs*>e.args.at, &j.req)
@@ -92,11 +94,6 @@ cdef int32_t cyclecall_partition(CycleReq* q) noexcept nogil:
     if uuid_parse(q.partition, id, NULL) and uuid_serial_read(catalog.seed, b'p', id, &number):
         return number
     return 0
-
-cdef void cyclecall_look(SourcesArgs* a, CycleReq* q) noexcept nogil:
-    if q.has_query:
-        arg_bytes(&a.query, q.query, 16)
-    arg_int4(&a.partition, cyclecall_partition(q))
 
 cdef void cyclecall_make(Engine* e, SpacesArgs* a, CycleReq* q) noexcept nogil:
     # Writes the queues to create. If a queue is named several times, the first item with a namespace or task counts.

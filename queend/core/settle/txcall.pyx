@@ -82,8 +82,10 @@ cdef bint txcall_gather(TxCall* call, TxJob* j) noexcept nogil:
             fault = txcall_gather_ack(call, &seen, op.ack)
         elif op.kind != TX_PUSH:
             continue              # its partition was removed: it counts as done
-        elif op.push.partition != NULL:
-            fault = txcall_gather_push(call, &seen, op.push)
+        elif op.push.partition != NULL and not tx_push_add(&call.batch, &seen, op.push):
+            fault = TX_FAULT_MEMORY
+        elif op.push.partition != NULL and op.push.status != ITEM_QUEUED:
+            fault = TX_FAULT_DUPLICATE
         if fault:
             break
     table_free(&seen)
@@ -94,12 +96,6 @@ cdef bint txcall_gather(TxCall* call, TxJob* j) noexcept nogil:
         job_refuse(&j.job, 503, "Out of memory")
         fault = TX_FAULT_MEMORY
     return fault == TX_FAULT_NONE
-
-cdef int txcall_gather_push(TxCall* call, Table* seen, PushItem* it) noexcept nogil:
-    # Adds a push. Returns TX_FAULT_*.
-    if not tx_push_add(&call.batch, seen, it):
-        return TX_FAULT_MEMORY
-    return TX_FAULT_DUPLICATE if it.status != ITEM_QUEUED else TX_FAULT_NONE
 
 cdef int txcall_gather_ack(TxCall* call, Table* seen, AckItem* it) noexcept nogil:
     # Adds an acknowledgment. Returns TX_FAULT_*. An unknown group holds no lease: the database refuses its row.
