@@ -195,8 +195,7 @@ cdef void pop_claim(Worker* w, PopJob* j) noexcept nogil:
             book.missed_us = clock_mono_us()
         refused = pop_park(e, j) if parked else NULL
     uv_mutex_unlock(&book.lock)
-    if wake != NULL:
-        waiters_send(w, wake)
+    waiters_send(w, wake)
     if take == TAKE_SHORT:
         refused = "Out of memory"
     if refused != NULL:

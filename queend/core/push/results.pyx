@@ -29,8 +29,7 @@ cdef void results_scatter(Appender* s, PushBatch* b, PGresult* res) noexcept nog
         keeps = keeps or c.keep
     uv_mutex_unlock(&book.lock)
     uv_rwlock_rdunlock(&catalog.lock)
-    if wake != NULL:
-        waiters_send(s.worker, wake)
+    waiters_send(s.worker, wake)
     if b.n_claims:
         handover_answer(s, b)
     if keeps:

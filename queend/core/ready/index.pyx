@@ -24,8 +24,7 @@ cdef inline void index_unlock_all(Worker* w, PopJob* wake) noexcept nogil:
     # Unlocks book and catalog, and wakes the pops that were taken out of the book meanwhile.
     uv_mutex_unlock(&book.lock)
     uv_rwlock_rdunlock(&catalog.lock)
-    if wake != NULL:
-        waiters_send(w, wake)
+    waiters_send(w, wake)
 
 # ---- heads -----------------------------------------------------------------------------------------------------------
 

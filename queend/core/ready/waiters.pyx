@@ -114,8 +114,8 @@ cdef void waiters_wake_group(Group* g, PopJob** wake) noexcept nogil:
 # ---- sent to their workers -------------------------------------------------------------------------------------------
 
 cdef void waiters_send(Worker* w, PopJob* wake) noexcept nogil:
-    # Sends pops that were taken out of the book to their workers. w: the worker of the caller's thread, NULL if it has
-    # none. Requires that book.lock is free.
+    # Sends pops that were taken out of the book to their workers; none if `wake` is NULL. w: the worker of the caller's
+    # thread, NULL if it has none. Requires that book.lock is free.
     cdef PopJob* following
     cdef PopJob* j = NULL
     # the list was built by pushing: reverse it, so that the oldest waiter is tried first

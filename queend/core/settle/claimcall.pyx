@@ -141,5 +141,4 @@ cdef void claimcall_book(PopCall* call, PGresult* res, int row, int64_t now) noe
         elif c.job.n_made:
             claim_undo(call.base.engine, c, False, &wake)
     uv_mutex_unlock(&book.lock)
-    if wake != NULL:
-        waiters_send(call.base.engine.worker, wake)
+    waiters_send(call.base.engine.worker, wake)

@@ -202,8 +202,7 @@ cdef int leasedack_done(PopCall* call, PGresult* res) noexcept nogil:
                 leasedack_take(call, a, pg_bool(res, row, TURN_RELEASED), pg_int8(res, row, TURN_HEAD), &wake)
         row += 1
     uv_mutex_unlock(&book.lock)
-    if wake != NULL:
-        waiters_send(call.base.engine.worker, wake)
+    waiters_send(call.base.engine.worker, wake)
     leasedack_answer(call)
     return row
 
