@@ -67,7 +67,6 @@ cdef void retire_apply(PGresult* res, PopJob** wake) noexcept nogil:
         if q.lease_us <= 0:
             q.lease_us = 60000000
         q.retry_limit = pg_int4(res, i, CATALOG_RETRY_LIMIT)
-        q.retry_delay_us = <int64_t>pg_int4(res, i, CATALOG_RETRY_DELAY) * 1000
         delay_us = <int64_t>pg_int4(res, i, CATALOG_DELAYED) * 1000000
         window_us = <int64_t>pg_int4(res, i, CATALOG_WINDOW_BUFFER) * 1000000
         if delay_us != q.delay_us or window_us != q.window_us:

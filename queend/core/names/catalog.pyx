@@ -114,7 +114,6 @@ cdef Queue* catalog_add_queue(int32_t id, Slice name) noexcept nogil:
     q.lease_us = 300000000
     q.retry_limit = 3
     # The epoch is 0, that of a new queue. If the queue has another one, the next reload forgets what came in between.
-    q.retry_delay_us = 1000000
     q.next = catalog.list
     catalog.list = q
     return q

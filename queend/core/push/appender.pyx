@@ -28,9 +28,7 @@ cdef bint appender_open(Process* p) noexcept nogil:
     n_appenders = n
     appenders_all = 2 * n
     for i in range(n):
-        appenders[i].index = i
         appenders[i].side = &appenders[n + i]
-        appenders[n + i].index = n + i
         appenders[n + i].main = &appenders[i]
         appenders[i].worker = p.workers[i % p.n]
         appenders[n + i].worker = appenders[i].worker

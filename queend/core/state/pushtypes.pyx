@@ -192,7 +192,6 @@ cdef struct Pusher:
 
 cdef struct Appender:
     Call call                 # must stay first: the statement in flight
-    int index
     Appender* side  # id loader: partitions that must wait gather there, so that others do not wait (push/idloader)
     Appender* main            # the appender that this id loader belongs to; NULL: this one has lanes itself
     PushPartition* learning   # the partition whose ids the id loader reads

@@ -53,7 +53,6 @@ cdef struct Queue:
     SharedInt64 lease_us
     SharedInt64 delay_us
     SharedInt64 window_us
-    SharedInt64 retry_delay_us
     SharedInt32 retry_limit
     SharedInt32 max_size          # 0: no bound
     SharedFlag sealed               # payloads are encrypted
