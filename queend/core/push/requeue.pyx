@@ -188,18 +188,8 @@ cdef void requeue_reloaded(Appender* s) noexcept nogil:
     if appender_main(s).pushers != NULL and s.gather == NULL:
         pushers_turn(appender_main(s))
 
-cdef void requeue_unfit(Appender* s, PushBatch* b) noexcept nogil:
-    # Evicts items that have to be sealed or need room (push/capacity) from a batch that is about to leave. The database
-    # takes a batch only under a version of the catalog that this process knows by now. So this process knows all such
-    # items too. They return to their requests and come again.
-    cdef PushPartition* g = b.first
-    while g != NULL:
-        if sealing_needs_any(g) or capacity_lacks(g):
-            requeue_evict(s, b)
-            return
-        g = g.next
-
 cdef void requeue_evict(Appender* s, PushBatch* b) noexcept nogil:
+    # Takes out of a batch what cannot be sent as it is. It returns to its requests and comes again.
     cdef PushPartition* g = b.first
     cdef PushPartition* last = NULL
     cdef PushPartition* following
