@@ -333,10 +333,7 @@ cdef void push_respond(PushJob* j) noexcept nogil:
             bytes += <int64_t>it.payload.n
             counted += req_item_count(it)
         n += req_item_count(it)
-        if it.run != NULL:
-            stored = runitem_answer(it) or stored
-        else:
-            stored = result_answer(it, &j.req, counters) or stored
+        stored = result_answer(it, &j.req, counters) or stored
         it = runitem_next(&at)
     if counted:
         queue_measure(&queue.message_bytes, bytes // counted)

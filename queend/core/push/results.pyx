@@ -333,14 +333,18 @@ cdef inline void result_item_done(Appender* s, PushItem* it) noexcept nogil:
             worker_post(part.job.job.r.worker, &part.msg)
 
 cdef inline bint result_answer(PushItem* it, PushReq* q, Counters* counters) noexcept nogil:
-    # Turns the result of a record into the fields of its answer. Returns True if the record is stored.
-    it.partition_uuid = it.partition.uuid if it.partition != NULL else NULL
+    # Turns the result of a record, or of a run that was not opened, into the fields of its answer. Returns True if it
+    # is stored.
+    if it.partition != NULL:
+        it.partition_uuid = it.partition.uuid
+        if it.run != NULL:
+            it.run.partition_id = it.partition.id
     if it.status == ITEM_DUPLICATE:
         counters.duplicates += 1
         if it.keyed:
             # a repeated push with a key: answered as the first push was, or would have been
             it.status = ITEM_QUEUED
             q.replayed = True
-    if it.status <= ITEM_DUPLICATE:
+    if it.status <= ITEM_DUPLICATE and it.run == NULL:
         uuid_message(it.created_us, it.partition.id, it.offset, it.message_id)
     return it.status <= ITEM_DUPLICATE
