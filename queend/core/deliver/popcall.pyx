@@ -142,10 +142,9 @@ cdef inline void popcall_reserve(PopCall* call) noexcept nogil:
         call.expected = 0
     else:
         atomic_add64(&budget.expected, call.expected)
-        call.counted = True
 
 cdef inline void popcall_release(PopCall* call) noexcept nogil:
-    if call.counted:
+    if call.expected:
         atomic_add64(&budget.expected, -call.expected)
 
 # ---- its answer ------------------------------------------------------------------------------------------------------

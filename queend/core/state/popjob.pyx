@@ -137,8 +137,7 @@ cdef struct PopCall:
     JobList acks              # for records in memory: acknowledgments that travel with the call
     LeasedAck** leased        # leases of these acknowledgments, cursors ascending
     int n_leased
-    int64_t expected          # estimated bytes of its answers
-    bint counted              # `expected` is counted in the budget
+    int64_t expected          # estimated bytes of its answers; once it has left: those counted in the budget
     bint heads                # the call also asks for the ends of the logs
 
 # ---- records from memory ---------------------------------------------------------------------------------------------
