@@ -48,7 +48,6 @@ cdef bint handover_choose(Appender* s, PushBatch* b) noexcept nogil:
         for i in range(b.n_claims):
             if linger_crowd(b.n_jobs, b.claims[i].cursor.group.n_handing):
                 b.claims[i].cursor.group.busy_at = clock_mono_us()
-        for i in range(b.n_claims):
             b.claims[i].job.group.handing = NULL
             b.claims[i].cursor.group.n_handing = 0
     uv_mutex_unlock(&book.lock)

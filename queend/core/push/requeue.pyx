@@ -17,8 +17,7 @@ cdef bint requeue_cut(Appender* s, PushBatch* b, int end) noexcept nogil:
     rest.uncompressed = b.uncompressed
     rest.hurried = b.hurried
     b.n_chunks = end
-    rest.next = s.resend
-    s.resend = rest
+    appender_first(s, rest)
     return True
 
 cdef void requeue_bisect(Appender* s, PushBatch* b) noexcept nogil:
@@ -68,9 +67,8 @@ cdef void requeue_bisect(Appender* s, PushBatch* b) noexcept nogil:
         half.n_items = other.n
         b.n_items = n
         # lo and hi stay those of both halves: a wider range only costs a look-up
-    half.next = s.resend
-    b.next = half
-    s.resend = b
+    appender_first(s, half)
+    appender_first(s, b)
 
 cdef void requeue_divide(PushBatch* b, PushBatch* rest, PushPartition* last) noexcept nogil:
     # Moves the push partitions behind `last` to an empty batch. That batch is sent after b, and so keeps the memory of
