@@ -22,8 +22,8 @@ ctypedef void (*call_done)(Call* c, PGresult* res, int outcome) noexcept nogil
 cdef struct Call:
     Engine* engine
     int statement             # STMT_*
-    Limit* limit              # gave the call its permit; NULL: none
-    bint kept                 # embedded in a longer-lived struct: not freed at its end
+    # gave the call its permit; NULL: it needs none, and is embedded in a longer-lived struct: not freed at its end
+    Limit* limit
     Arena arena               # memory of the call
     JobList jobs              # jobs that the call serves
     int64_t forgets           # book.forgets when the call was sent
