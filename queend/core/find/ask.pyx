@@ -96,7 +96,10 @@ cdef void ask_write_names(Engine* e, Ask* a, NamesArgs* p) noexcept nogil:
     cdef bint resolves = a.kind == ASK_RESOLVE or a.kind == ASK_DRAINED
     cdef int i
     if a.kind == ASK_SIZE:
-        ask_mark_sizes(a)
+        uv_rwlock_rdlock(&catalog.lock)
+        for i in range(a.n):
+            a.at[i].mark = catalog_size_mark(a.at[i].id)
+        uv_rwlock_rdunlock(&catalog.lock)
     for i in range(a.n):
         if resolves:
             pgarray_bytes(&p.first, a.at[i].first.p, a.at[i].first.n)
@@ -122,13 +125,6 @@ cdef void ask_write_stored(Ask* a, IdsArgs* p) noexcept nogil:
         pgarray_bytes(&p.id, it.id, 16)
         pgarray_int8(&p.known, idset_from(it.partition, it.id))
     uv_mutex_unlock(&idsets.lock)
-
-cdef void ask_mark_sizes(Ask* a) noexcept nogil:
-    cdef int i
-    uv_rwlock_rdlock(&catalog.lock)
-    for i in range(a.n):
-        a.at[i].mark = catalog_size_mark(a.at[i].id)
-    uv_rwlock_rdunlock(&catalog.lock)
 
 # ---- answered ------------------------------------------------------------------------------------------------------
 
@@ -319,19 +315,15 @@ cdef void ask_refuse(Round* r, int bound, Slice queue, Slice name) noexcept nogi
     one.next = <Refused*>table_get(&r.refused, key)
     table_put(&r.refused, key, one)
 
-cdef int ask_refused_bound(Round* r, bint group, Slice queue, Slice name) noexcept nogil:
-    # Returns the bound for which the name was refused; 0 if it was not.
+cdef bint ask_is_refused(Round* r, Job* job, bint group, Slice queue, Slice name) noexcept nogil:
+    # Returns True if a name was refused. Sets the job's `bound`, 0 if it was not.
     cdef Refused* one = <Refused*>table_get(&r.refused, ask_refused_key(group, queue, name))
-    while one != NULL:
-        if (one.bound == BOUND_GROUPS) == group and slice_eq(one.queue, queue) and slice_eq(one.name, name):
-            return one.bound
+    while one != NULL and not ((one.bound == BOUND_GROUPS) == group and slice_eq(one.queue, queue)
+                               and slice_eq(one.name, name)):
         one = one.next
-    return 0
-
-cdef inline bint ask_is_refused(Round* r, Job* job, bint group, Slice queue, Slice name) noexcept nogil:
-    job.bound = ask_refused_bound(r, group, queue, name)
+    job.bound = <uint8_t>(one.bound if one != NULL else 0)
     job.bound_at = queue
-    return job.bound != 0
+    return one != NULL
 
 cdef void ask_answer_refused(Engine* e, Job* job) noexcept nogil:
     global bound_logged_us
