@@ -75,11 +75,6 @@ cdef CachedRow* rowcache_find(Partition* p, int64_t offset, int64_t now) noexcep
         r = r.newer
     return r if now - r.kept_us < ROWCACHE_AGE_US else NULL
 
-cdef inline void rowcache_unref(CachedRow* r) noexcept nogil:
-    r.refs -= 1
-    if r.refs == 0 and r.dropped:
-        free(r)
-
 cdef void rowcache_release(Claim* c) noexcept nogil:
     # Releases the rows of a claim, if its records are in memory. Requires book.lock.
     cdef CachedRow* r = c.cached
@@ -87,7 +82,9 @@ cdef void rowcache_release(Claim* c) noexcept nogil:
     c.cached = NULL
     while r != NULL:
         newer = popjob_next(c, r)
-        rowcache_unref(r)
+        r.refs -= 1
+        if r.refs == 0 and r.dropped:
+            free(r)
         r = newer
 
 cdef void rowcache_release_all(PopJob* j) noexcept nogil:

@@ -122,16 +122,6 @@ cdef bint cycle_name_refused(Round* r, Job* job) noexcept nogil:
 
 # ---- cycles that wait for the end of a lease -------------------------------------------------------------------------
 
-cdef bint cycle_flush_wait(Engine* e, CycleJob* j) noexcept nogil:
-    # Sets aside a cycle that the database postponed because its consumer group holds a lease. It then uses neither a
-    # connection nor the worker; cycle_flush_drain tries it again. Returns False if the daemon stops or 256 cycles wait
-    # already.
-    if e.stopping or e.flushes.n >= FLUSHES_MOST:
-        return False
-    j.again_us = clock_mono_us() + FLUSH_PAUSE_US
-    joblist_add(&e.flushes, &j.job)
-    return True
-
 cdef void cycle_flush_drain(Engine* e) noexcept nogil:
     # Retries cycles that have waited for 100 ms. The database ends the wait after 2 s (queend.stream_cycle). A cycle
     # whose client has left ends here, undone.
@@ -155,7 +145,8 @@ cdef void cycle_take(CycleCall* call, PGresult* res) noexcept nogil:
     # Takes the results: offsets for the items, changes for the book.
     cdef CycleJob* j = call.job
     cdef CycleReq* q = &j.req
-    cdef Worker* w = call.base.engine.worker
+    cdef Engine* e = call.base.engine
+    cdef Worker* w = e.worker
     cdef PgIter bases, moments
     cdef int64_t base = 0
     cdef int64_t at = 0
@@ -164,9 +155,12 @@ cdef void cycle_take(CycleCall* call, PGresult* res) noexcept nogil:
     cdef Group* g = NULL
     cdef PopJob* wake = NULL
     if not pg_null(res, 0, CYCLE_STALE):
-        cyclecall_stale(call.base.engine, j)
+        cyclecall_stale(e, j)
         return
-    if pg_bool(res, 0, CYCLE_WAITS) and cycle_flush_wait(call.base.engine, j):
+    if pg_bool(res, 0, CYCLE_WAITS) and not e.stopping and e.flushes.n < FLUSHES_MOST:
+        # Postponed by the database, because its consumer group holds a lease. It waits without a connection.
+        j.again_us = clock_mono_us() + FLUSH_PAUSE_US
+        joblist_add(&e.flushes, &j.job)
         return
     if pg_bool(res, 0, CYCLE_GONE):
         q.windows_closed = True
