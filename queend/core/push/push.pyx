@@ -203,14 +203,12 @@ cdef void push_dispatch(Worker* w, PushJob* j) noexcept nogil:
     cdef PushItem* following
     cdef PushPart* parts = &j.one
     cdef PushPart* part
-    cdef PushItem** tails
     cdef int i
     j.unresolved = NULL
     j.job.at = JOB_PUSHING
     if n_appenders > 1 or j.held:
         parts = <PushPart*>arena_zero(&j.job.r.arena, n_appenders * sizeof(PushPart))
-    tails = <PushItem**>arena_zero(&j.job.r.arena, n_appenders * sizeof(PushItem*))
-    if parts == NULL or tails == NULL:
+    if parts == NULL:
         j.unresolved = it
         push_give_up(w, j, b"Out of memory")
         return
@@ -227,18 +225,18 @@ cdef void push_dispatch(Worker* w, PushJob* j) noexcept nogil:
             part.check_ids = j.check_ids
             j.parts_left += 1
         else:
-            tails[i].next = it
+            part.last.next = it
         it.of_part = part
         it.next = NULL
         part.left += 1
-        tails[i] = it
+        part.last = it
         it = following
     if not j.held:
         # a part that has no memory ends at once: the job has to outlast this loop, which reads its memory
         j.held = True
         j.parts_left += 1
     for i in range(n_appenders):
-        if tails[i] == NULL:
+        if parts[i].left == 0:
             continue
         if appenders[i].worker is w:
             pusher_gather(&appenders[i], &parts[i])

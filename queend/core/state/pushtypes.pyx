@@ -41,6 +41,7 @@ cdef struct PushPart:
     PushJob* job
     Appender* stream
     PushItem* items           # chained by next while it travels
+    PushItem* last            # of these, while the part is made
     int left
     # copy of the job's flag when the part was made: the job belongs to its worker, the part to its appender
     bint check_ids
