@@ -122,6 +122,14 @@ cdef Request* job_end(Job* j) noexcept nogil:
 cdef void job_refuse(Job* j, int status, const char* text) noexcept nogil:
     reply_error(job_end(j), status, text)
 
+cdef void job_resolve(Job* j, const char* text) noexcept nogil:
+    # Lets a job wait for a round of look-ups. Refuses it if that was in vain JOB_TRIES times.
+    if j.tries >= JOB_TRIES:
+        job_refuse(j, 503, text)
+        return
+    j.tries += 1
+    joblist_add(&engine_of(j.r.worker).resolving, j)
+
 cdef void jobs_failed(Call* c, PGresult* res, JobList* list, const CallTexts* texts) noexcept nogil:
     # Puts each job of a failed call back into its list, or refuses it.
     cdef Engine* e = c.engine

@@ -3,7 +3,6 @@
 # the full way. There a statement serves many requests, with one row per (partition, group, lease) of a request. Owner:
 # the request's worker. Locks: catalog.lock while names are looked up; book.lock.
 
-cdef const char* ACK_NAMES_NOT = "The partitions could not be looked up; try again"
 cdef const char* ACK_UNKNOWN = "The database did not answer; whether the acknowledgments took effect is not known"
 
 cdef JobKind ACK_JOB
@@ -79,12 +78,8 @@ cdef void ack_resolve(Engine* e, Job* job) noexcept nogil:
     if lacks != NULL:
         gate_refuse_pop(job_end(&j.job), lacks.partition.queue.name, j.req.group)
         return
-    if ask and j.job.tries >= JOB_TRIES:
-        job_refuse(&j.job, 503, ACK_NAMES_NOT)
-        return
     if ask:
-        j.job.tries += 1
-        joblist_add(&e.resolving, &j.job)
+        job_resolve(&j.job, "The partitions could not be looked up; try again")
         return
     j.pending = 0
     for i in range(j.req.n):

@@ -8,7 +8,6 @@ cdef const char* CYCLE_CONSUMED = b"The partition is being consumed: try again"
 cdef const char* CYCLE_BUSY = b"Others are changing these queues; try again"
 
 cdef enum:
-    CYCLE_TRIES = 10          # attempts while the names change
     FLUSH_PAUSE_US = 100000   # between two attempts of a cycle that waits for the end of a lease
     FLUSHES_MOST = 256        # most cycles of a worker that wait for the end of a lease
 
@@ -88,11 +87,7 @@ cdef void cycle_resolve(Engine* e, Job* job) noexcept nogil:
     uv_rwlock_rdunlock(&catalog.lock)
     j.makes = missing and j.req.spaces != NULL and not j.made
     if missing and not j.makes:
-        if j.job.tries >= CYCLE_TRIES:
-            job_refuse(&j.job, 503, CYCLE_BUSY)
-            return
-        j.job.tries += 1
-        joblist_add(&e.resolving, &j.job)
+        job_resolve(&j.job, CYCLE_BUSY)
         return
     for i in range(0 if missing or cycle_looks(j) else j.req.push.n):
         it = &j.req.push.items[i]

@@ -216,7 +216,7 @@ cdef void cyclecall_recovered(CycleCall* call, PGresult* res) noexcept nogil:
 
 cdef void cyclecall_stale(Engine* e, CycleJob* j) noexcept nogil:
     # Reloads the catalog, as the names were resolved with an outdated one. Nothing was done.
-    if j.job.tries >= CYCLE_TRIES:
+    if j.job.tries >= JOB_TRIES:
         job_refuse(&j.job, 503, CYCLE_BUSY)
         return
     j.job.tries += 1

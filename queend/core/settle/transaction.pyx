@@ -106,12 +106,8 @@ cdef void tx_resolve(Engine* e, Job* job) noexcept nogil:
             return
         j.cleared = not tx_refusable(j)
     ask = ask or (missing and j.cleared)
-    if ask and j.job.tries >= JOB_TRIES:
-        job_refuse(&j.job, 503, "The queue is being deleted; try again")
-        return
     if ask:
-        j.job.tries += 1
-        joblist_add(&e.resolving, &j.job)
+        job_resolve(&j.job, "The queue is being deleted; try again")
         return
     for i in range(j.req.n):
         op = &j.req.ops[i]
