@@ -72,7 +72,7 @@ cdef void pop_try(Worker* w, PopJob* j) noexcept nogil:
         popend_forget(j)
         return
     if e.stopping:
-        popend_empty(j, WHY_EXPIRED if j.until_us else WHY_NO_PARTITION)
+        popend_empty(j, WHY_NO_PARTITION)
         return
     if popend_token_stale(j) or popend_token_expired(j):
         pop_pass(w, j)
@@ -209,7 +209,7 @@ cdef void pop_claim(Worker* w, PopJob* j) noexcept nogil:
     elif take == TAKE_STALE:
         job_queue(&j.job, &e.woken)
     else:
-        popend_empty(j, WHY_EXPIRED if j.until_us else j.why)
+        popend_empty(j, j.why)
 
 cdef void pop_choose(PopJob* j) noexcept nogil:
     # Chooses batch and partitions that the client left to the daemon. If nothing is ready, the pop waits for as many
@@ -294,7 +294,7 @@ cdef void pop_wait_or_answer(Worker* w, PopJob* j, int why) noexcept nogil:
         uv_mutex_lock(&book.lock)
         book.missed_us = clock_mono_us()
         uv_mutex_unlock(&book.lock)
-        popend_empty(j, WHY_EXPIRED if j.until_us else why)
+        popend_empty(j, why)
         return
     index_lock_all()
     again = j.job.tries < POP_TRIES and pop_exists_now(j)
@@ -337,7 +337,7 @@ cdef void pop_after_empty(Engine* e, PopJob* j) noexcept nogil:
     elif refused != NULL:
         job_refuse(&j.job, 503, refused)
     elif not parked:
-        popend_empty(j, WHY_EXPIRED if j.until_us else j.why)
+        popend_empty(j, j.why)
 
 # ---- missing names ---------------------------------------------------------------------------------------------------
 
