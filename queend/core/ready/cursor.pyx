@@ -109,6 +109,11 @@ cdef inline void cursor_rest(Cursor* c) noexcept nogil:
     else:
         cursor_move(c, CURSOR_IDLE, 0)
 
+cdef inline void cursor_wake(Cursor* c, PopJob** wake) noexcept nogil:
+    # Makes a cursor ready, and wakes a waiter for it. Requires book.lock.
+    cursor_move(c, CURSOR_READY, 0)
+    waiters_wake_cursor(c, wake)
+
 cdef void cursor_wake_at(Cursor* c, int64_t at, int64_t due, int64_t now, PopJob** wake) noexcept nogil:
     # Lets a cursor wake at the end of a pause. A lease or a pause known here may be older. Requires book.lock.
     if c.state == CURSOR_BUSY:

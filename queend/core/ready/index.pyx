@@ -48,8 +48,7 @@ cdef void index_notify(Partition* p, int64_t head, bint here, PopJob** wake) noe
         if c != NULL and c.state == CURSOR_BUSY:
             c.recheck |= RECHECK_NEWS
         elif c != NULL and c.state == CURSOR_IDLE and (c.next_offset < head or here and c.may_be_missing):
-            cursor_move(c, CURSOR_READY, 0)       # the position is behind `head` if a push has handed it over
-            waiters_wake_cursor(c, wake)
+            cursor_wake(c, wake)       # the position is behind `head` if a push has handed it over
         g = g.next
 
 cdef void index_stored(Partition* p, int64_t head, PopJob** wake) noexcept nogil:
@@ -124,8 +123,7 @@ cdef void index_ack_lost(Group* g, Partition* p, PopJob** wake) noexcept nogil:
     if c.state == CURSOR_BUSY:
         c.recheck |= RECHECK_FREE
     elif c.state == CURSOR_LEASED:
-        cursor_move(c, CURSOR_READY, 0)
-        waiters_wake_cursor(c, wake)
+        cursor_wake(c, wake)
 
 cdef int64_t index_expire(int64_t now, PopJob** wake) noexcept nogil:
     # Makes cursors ready whose lease or delay ended. Returns when the next one ends, 0 for never. Takes book.lock.
@@ -139,8 +137,7 @@ cdef int64_t index_expire(int64_t now, PopJob** wake) noexcept nogil:
         c = <Cursor*>n.owner
         if c.state == CURSOR_LEASED:
             unacked_expired(c, now)
-        cursor_move(c, CURSOR_READY, 0)
-        waiters_wake_cursor(c, wake)
+        cursor_wake(c, wake)
     now = n.at if n != NULL else 0
     uv_mutex_unlock(&book.lock)
     return now
@@ -191,8 +188,7 @@ cdef bint index_peer_released(Partition* p, int32_t group, PopJob** wake) noexce
     if c.state == CURSOR_BUSY:
         c.recheck |= RECHECK_FREE
     elif c.state == CURSOR_LEASED and c.fed == NULL:
-        cursor_move(c, CURSOR_READY, 0)
-        waiters_wake_cursor(c, wake)
+        cursor_wake(c, wake)
     return c.fed != NULL
 
 # ---- candidates of a pop ---------------------------------------------------------------------------------------------
