@@ -5,10 +5,16 @@
 
 # ---- the batch and its push partitions -------------------------------------------------------------------------------
 
-cdef PushBatch* batch_new(Appender* s) noexcept nogil:
+cdef PushBatch* batch_new(Appender* s, const PushBatch* of) noexcept nogil:
+    # Returns an empty batch. of: the batch of which it takes over a part, NULL: none.
     cdef PushBatch* b = <PushBatch*>calloc(1, sizeof(PushBatch))
     if b != NULL:
         arena_open(&b.arena, &s.worker.chunks)
+    if b != NULL and of != NULL:
+        b.since_us = of.since_us
+        b.check_ids = of.check_ids
+        b.hurried = of.hurried
+        b.uncompressed = of.uncompressed
     return b
 
 cdef void batch_free(PushBatch* b) noexcept nogil:
@@ -89,7 +95,7 @@ cdef bint batch_take(Appender* s, PushPart* part, Pusher* of) noexcept nogil:
             continue
         to = s.side if p.in_loader else s
         if to.gather == NULL:
-            to.gather = batch_new(to)
+            to.gather = batch_new(to, NULL)
             if to.gather != NULL:
                 to.gather.incarnation = catalog.incarnation
                 to.gather.begun_us = clock_mono_us() if s.linger.patient else 0

@@ -47,7 +47,7 @@ cdef void idloader_move(Appender* s, PushBatch* b, PushPartition* g) noexcept no
     cdef PushPartition* gathered = g.partition.gathering
     cdef PushPartition* to
     if side.gather == NULL:
-        side.gather = batch_new(side)
+        side.gather = batch_new(side, NULL)
     to = batch_partition(side.gather, g.partition) if side.gather != NULL else NULL
     if to == NULL:
         return                # out of memory: s sends the push partition again
@@ -144,7 +144,7 @@ cdef void idloader_return(Appender* side, PushBatch* b) noexcept nogil:
         if p.gathering == NULL:
             continue
         if s.gather == NULL:
-            s.gather = batch_new(s)
+            s.gather = batch_new(s, NULL)
         to = batch_partition(s.gather, p) if s.gather != NULL else NULL
         if to == NULL:
             p.in_loader = True

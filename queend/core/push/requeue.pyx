@@ -8,21 +8,18 @@
 cdef bint requeue_cut(Appender* s, PushBatch* b, int end) noexcept nogil:
     # Moves the rows from `end` on, where a partition begins, into the next batch. Returns False if memory ran out: b
     # stays whole.
-    cdef PushBatch* rest = batch_new(s)
+    cdef PushBatch* rest = batch_new(s, b)
     cdef PushPartition* last = b.chunks[end - 1].group
     if rest == NULL:
         return False
     requeue_divide(b, rest, last)
-    rest.since_us = b.since_us
-    rest.uncompressed = b.uncompressed
-    rest.hurried = b.hurried
     b.n_chunks = end
     appender_first(s, rest)
     return True
 
 cdef void requeue_bisect(Appender* s, PushBatch* b) noexcept nogil:
     # Splits a batch with an error that belongs to one item. Each half is sent by itself, until that item stands alone.
-    cdef PushBatch* half = batch_new(s)
+    cdef PushBatch* half = batch_new(s, b)
     cdef PushPartition* g
     cdef PushPartition* other
     cdef PushItem* it
@@ -31,10 +28,6 @@ cdef void requeue_bisect(Appender* s, PushBatch* b) noexcept nogil:
     if half == NULL:
         results_fail_all(s, b, FAILED_UNREACHED)
         return
-    half.since_us = b.since_us
-    half.check_ids = b.check_ids
-    half.hurried = b.hurried
-    half.uncompressed = b.uncompressed
     g = b.first
     if b.n_partitions > 1:
         for i in range(b.n_partitions // 2 - 1):
@@ -132,12 +125,9 @@ cdef PushBatch* requeue_refused(Appender* s, PushBatch* b, PGresult* res) noexce
     g = b.first
     while g != NULL and not g.refused:
         g = g.next
-    again = batch_new(s) if g != NULL else NULL
+    again = batch_new(s, b) if g != NULL else NULL
     if again == NULL:
         return NULL       # or no memory: the refused push partitions stay unanswered and are failed
-    again.since_us = b.since_us
-    again.check_ids = b.check_ids
-    again.hurried = b.hurried
     again.uncompressed = True
     g = b.first
     while g != NULL:
