@@ -302,10 +302,8 @@ cdef void popcall_again(PopCall* call, int status, const Verdict* said, bint los
     while call.base.jobs.first != NULL:
         j = <PopJob*>joblist_take(&call.base.jobs)
         claim_drop(e, j, lost)
-        if j.client_gone:
-            popend_forget(j)
-        elif status == 500:
-            job_refuse(&j.job, status, why)
+        if j.client_gone or status == 500:
+            popend_refuse(&j.job, status, why)
         elif j.until_us and now >= j.until_us:
             popend_empty(j, WHY_EXPIRED)
         elif status or not j.until_us and j.job.errors and now - j.job.born_us > e.patience_us:
