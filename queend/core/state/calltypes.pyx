@@ -2,7 +2,6 @@
 # Linger: how long a statement waits for more jobs (govern/linger). In and out: fields. Owner: a worker. No locks.
 
 cdef struct Call
-cdef struct Engine
 cdef struct Limit
 
 # ---- a statement in flight -------------------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 # and out: fields. Owner: the worker of the pop, or of the feed's connection.
 # Locks: book.lock guards the lists of parked pops, the leases of a feed, and the fields that say so.
 
-cdef struct Engine
 cdef struct LeasedAck
 
 # ---- a pop -----------------------------------------------------------------------------------------------------------
@@ -160,10 +159,7 @@ cdef inline int64_t popjob_base(Claim* c, int64_t next_offset) noexcept nogil:
 
 # ---- feeds: what each client was given, and which leases it holds ----------------------------------------------------
 
-cdef struct Conn
 cdef struct Feed
-cdef struct Request
-cdef struct Worker
 
 cdef struct FeedLease:
     # A lease held by a feed. Guarded by book.lock.
