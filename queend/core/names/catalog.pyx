@@ -250,8 +250,8 @@ cdef void catalog_unchain(Table* t, uint64_t h, void* one, void* link) noexcept 
     cdef size_t at = <size_t>(<char*>link - <char*>one)
     cdef void* following = (<void**>link)[0]
     cdef char* before = <char*>table_get(t, h)
-    if before != <char*>one:
-        while before != NULL and (<void**>(before + at))[0] != one:
+    if before is not <char*>one:
+        while before != NULL and (<void**>(before + at))[0] is not one:
             before = <char*>(<void**>(before + at))[0]
         if before != NULL:
             (<void**>(before + at))[0] = following
