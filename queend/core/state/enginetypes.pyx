@@ -46,7 +46,7 @@ cdef struct Round:
     bint running
     int64_t incarnation       # the incarnation whose numbers the round uses
     Arena arena
-    Job* jobs
+    JobList jobs
     JobList passed  # jobs whose clients used up their share of the round: they go behind jobs that arrived since
     Table asked               # number of names asked for by each client (Job.client)
     int names                 # number of names asked for by all clients
