@@ -93,19 +93,15 @@ cdef bint reclaim_slice(Retired* grave) noexcept nogil:
             catalog_free_group(g)
     elif grave.partitions != NULL:
         reclaim_partitions(&grave.partitions)
+    elif q != NULL and (q.group_list != NULL or q.all_partitions != NULL):
+        grave.groups = q.group_list       # their cursors go before the partitions that they lead to
+        grave.partitions = q.all_partitions
+        q.group_list = NULL
+        q.all_partitions = NULL
     elif q != NULL:
-        g = q.group_list
-        if g != NULL:
-            # cursors of all groups go before the partitions that they lead to
-            if reclaim_group(g):
-                q.group_list = g.next
-                catalog_free_group(g)
-        elif q.all_partitions != NULL:
-            reclaim_partitions(&q.all_partitions)
-        else:
-            grave.queues = q.next
-            catalog_free_queue(q)
-            catalog.n_queues -= 1
+        grave.queues = q.next
+        catalog_free_queue(q)
+        catalog.n_queues -= 1
     return not retire_is_empty(grave)
 
 cdef bint reclaim_group(Group* g) noexcept nogil:
