@@ -380,18 +380,10 @@ cdef void poll_forget(Engine* e) noexcept nogil:
     # Forgets everything that was found on another server: all is looked for again. The answer to the statement in
     # flight will not count.
     cdef Polling* d = &e.polling
-    d.forgotten = d.finding != FIND_NOTHING
+    cdef Found* found = d.found
+    cdef int finding = d.finding if not d.applying else FIND_NOTHING      # no statement is in flight meanwhile
     scanner_release(e)
-    d.n_found = 0
-    d.n_checked = 0
-    d.leases_due_us = 0
-    d.leases_left = 0
-    d.leases_unasked = 0
-    d.snapshot = 0
-    d.looked_us = 0
-    d.due_us = 0
-    d.since = 0
-    d.writer = 0
-    d.waking_from = 0
-    d.waking_after = 0
-    d.load_after = 0
+    memset(<char*>d + sizeof(Call), 0, sizeof(Polling) - sizeof(Call))
+    d.found = found
+    d.finding = finding
+    d.forgotten = finding != FIND_NOTHING

@@ -103,7 +103,7 @@ cdef struct Slices:           # requests for tokens of rates (find/buckets)
     int room
 
 cdef struct Polling:
-    Call call
+    Call call                 # must stay first: poll_forget sets all other fields to 0
     int64_t incarnation       # the incarnation that `found` belongs to
     Group* scanning
     int pin                   # pin of `scanning`
