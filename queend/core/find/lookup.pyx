@@ -12,18 +12,16 @@ cdef const char* NAMES_NOT = "The names could not be looked up"
 
 cdef void lookup_drain(Engine* e) noexcept nogil:
     # Starts a round if there is something to ask, and sends what was not sent yet.
+    cdef int64_t pause_until
     if not e.round.running:
         if e.resolving.first == NULL:
             return
+        pause_until = e.round.pause_until
+        memset(&e.round, 0, sizeof(Round))
+        e.round.pause_until = pause_until
         e.round.running = True
-        e.round.failures = 0
         e.round.why = 503
-        e.round.server_error = NULL
-        e.round.apart = False
-        e.round.reload = False
-        table_init(&e.round.refused)
         arena_open(&e.round.arena, &e.worker.chunks)
-        e.round.waiting = NULL
         uv_rwlock_rdlock(&catalog.lock)
         e.round.incarnation = catalog.incarnation
         lookup_gather(e)
@@ -55,10 +53,8 @@ cdef void lookup_gather(Engine* e) noexcept nogil:
         if job.client != e.resolving.first.client:
             share = ROUND_SHARE
         job = job.next
-    table_init(&r.asked)
     joblist_open(&r.passed, JOB_RESOLVING)
     joblist_open(&r.jobs, JOB_ASKING)
-    r.names = 0
     while e.resolving.first != NULL and r.names < ROUND_NAMES and not (e.resolving.first.isolated and r.jobs.n):
         job = joblist_take(&e.resolving)
         had = <int><uintptr_t>table_get(&r.asked, job.client)
