@@ -198,7 +198,9 @@ cdef int handover_write(Worker* w, Buf* out, PopJob* j) noexcept nogil:
         left = c.take
         while left:
             it = records.it
-            if d.framed and records.at == 0 and handover_framed(it, left):
+            # a run is sent as its client framed it; a stored frame does not name its producer
+            if (d.framed and records.at == 0 and it.run != NULL and it.run.codec == BODY_FRAMES and it.sub.n == 0
+                    and left >= it.run.n // FRAMED_WASTE):
                 d.n += it.run.n if it.run.n < left else left
                 left -= it.run.n if it.run.n < left else left
                 popreply_frames_stored(&d.frames, it.offset, it.created_us, it.run.n, it.run.stored,
@@ -209,11 +211,6 @@ cdef int handover_write(Worker* w, Buf* out, PopJob* j) noexcept nogil:
                 delivery_message(&d)
                 left -= 1
     return delivery_end(&d)
-
-cdef inline bint handover_framed(PushItem* it, int wanted) noexcept nogil:
-    # Returns True if a run is sent as its client framed it. A stored frame does not name its producer.
-    return (it.run != NULL and it.run.codec == BODY_FRAMES and it.sub.n == 0
-            and wanted >= it.run.n // FRAMED_WASTE)
 
 # ---- on the waiter's own worker --------------------------------------------------------------------------------------
 

@@ -220,8 +220,6 @@ cdef void push_dispatch(Worker* w, PushJob* j) noexcept nogil:
             part.job = j
             part.stream = &appenders[i]
             part.items = it
-            part.failed = FAILED_NOT
-            part.server_error = NULL
             part.check_ids = j.check_ids
             j.parts_left += 1
         else:

@@ -250,12 +250,10 @@ cdef void ack_rows_add(AckCall* call, Table* taken, AckJob* j) noexcept nogil:
         if row == NULL:
             row = &call.rows[call.n_rows]
             call.n_rows += 1
+            memset(row, 0, sizeof(AckRow))
             row.job = j
             row.partition = it.partition
             row.group = it.group
-            row.first = NULL
-            row.last = NULL
-            row.n = 0
             if key and not table_put(taken, key, row):
                 call.n_rows -= 1
                 continue      # waits for the next call
