@@ -4,11 +4,9 @@
 
 cdef enum:
     PAUSE_US = 1000000
+    RENEWED = 1000            # long polls of a worker that popend_renew takes in half a second
 
 cdef SharedFlag pops_paused         # process-wide; written by the control plane
-
-cdef enum:
-    RENEWED = 1000            # long polls of a worker that popend_renew takes in half a second
 
 # ---- pop maintenance -------------------------------------------------------------------------------------------------
 # A pop finds nothing, and its answer says `paused`. A long poll is held for PAUSE_US (1 s), at most as long as it would

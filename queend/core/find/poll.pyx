@@ -279,9 +279,7 @@ cdef enum:
     POP_SCAN_NEXT
     POP_SCAN_HEAD             # negative in a last row that only names the partition
     POP_SCAN_LEASE_UNTIL
-# POP_SCAN_HEAD of a last row after which a further page may follow.
-cdef enum:
-    POP_SCAN_MORE = -1
+    POP_SCAN_MORE = -1        # POP_SCAN_HEAD of a last row after which a further page may follow
 
 cdef void poll_find_names(Engine* e, int finding) noexcept nogil:
     # Asks by id for the names of partitions that other processes made. Then takes the findings.

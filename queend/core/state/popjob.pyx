@@ -32,8 +32,6 @@ cdef enum:
     CALL_CURSORS = 1000       # candidates in one call
     POP_MAX_PARTITIONS = 1000 # candidates of one pop in one attempt
     CALL_ROOM = CALL_CURSORS + POP_MAX_PARTITIONS
-
-cdef enum:
     CLAIM_BYTES = 8388608     # bytes of one answer; the first row is always delivered
 
 cdef struct Claim:            # a candidate of a pop; then the records of its partition that the pop claims
