@@ -31,7 +31,7 @@ cdef inline NameWaiters* namewaiters_filed(Queue* q, int i) noexcept nogil:
     # Returns list i, from 0 to 3, of the pops by namespace or task that a queue concerns: those that name both of them,
     # its namespace, its task, or neither.
     cdef Slice none = slice_of(NULL, 0)
-    return namewaiters_find(True, q.ns if i < 2 else none, none if i & 1 else q.task)
+    return namewaiters_find(True, q.ns if i < 2 else none, none if i % 2 else q.task)
 
 cdef bint namewaiters_park(PopJob* j) noexcept nogil:
     # Parks a pop under its name. Returns False if memory ran out.
