@@ -188,11 +188,7 @@ cdef bint unacked_feed_begin(Feed* f, Cursor* c, const unsigned char* lease, int
     x.cursor = c
     x.n = n
     memcpy(x.lease, lease, 16)
-    x.prev = NULL
-    x.next = f.out
-    if f.out != NULL:
-        f.out.prev = x
-    f.out = x
+    link_add(<Links*>&f.out, &x.link)
     c.fed = x
     if not c.dead:            # the group of a dead cursor may be freed first
         c.group.n_fed += 1
@@ -228,10 +224,5 @@ cdef void unacked_feed_drop(FeedLease* x) noexcept nogil:
     x.cursor.fed = NULL
     if not x.cursor.dead:
         x.cursor.group.n_fed -= 1
-    if x.prev != NULL:
-        x.prev.next = x.next
-    else:
-        x.feed.out = x.next
-    if x.next != NULL:
-        x.next.prev = x.prev
+    link_del(<Links*>&x.feed.out, &x.link)
     free(x)

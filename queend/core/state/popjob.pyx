@@ -161,8 +161,7 @@ cdef struct Feed
 
 cdef struct FeedLease:
     # A lease held by a feed. Guarded by book.lock.
-    FeedLease* prev
-    FeedLease* next
+    Link link                 # first: in the feed's list
     FeedLease* alike          # another FeedLease of the same lease
     Feed* feed
     Cursor* cursor            # its `fed` points back
@@ -200,7 +199,8 @@ cdef struct Feed:
     size_t want               # least bytes that the incomplete frame needs
     char[29] accept           # the answer to the client's Sec-WebSocket-Key
     # Guarded by book.lock:
-    FeedLease* out
+    FeedLease* out            # leases that it holds, oldest first
+    FeedLease* out_last
     int64_t returned          # messages whose leases ended
     bint full                 # its credit is used up
     bint posted               # msg is in flight
