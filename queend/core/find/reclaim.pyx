@@ -129,7 +129,7 @@ cdef void reclaim_partitions(Partition** list) noexcept nogil:
     while p != NULL and n < RECLAIM_SLICE:
         if p.idset != NULL:
             idset_drop(p.idset)
-        p = p.all_next
+        p = <Partition*>p.link.next
         n += 1
     uv_mutex_unlock(&idsets.lock)
     p = list[0]
@@ -142,7 +142,7 @@ cdef void reclaim_partitions(Partition** list) noexcept nogil:
             c = p.retired_cursors
             p.retired_cursors = c.all_next
             cursor_free(c)
-        following = p.all_next
+        following = <Partition*>p.link.next
         catalog_free_partition(p)
         p = following
     uv_mutex_unlock(&book.lock)

@@ -163,13 +163,14 @@ cdef void retire_idle(Queue* q, int64_t cleaned, Slice last, PopJob** wake) noex
 cdef void retire_all_partitions(Queue* q, PopJob** wake) noexcept nogil:
     # Retires all partitions of a queue that lives on, and its groups with them. A pop finds its group again, without
     # the former cursors.
-    cdef Partition* last = catalog_forget_partitions(q)
     cdef Group* g
-    if last == NULL:
+    catalog_forget_partitions(q)
+    if q.all_partitions == NULL:
         return
-    last.all_next = catalog_retired().partitions
+    q.last_partition.link.next = <Link*>catalog_retired().partitions
     catalog_retired().partitions = q.all_partitions
     q.all_partitions = NULL
+    q.last_partition = NULL
     uv_mutex_lock(&book.lock)
     while q.group_list != NULL:
         g = q.group_list
@@ -182,13 +183,8 @@ cdef void retire_partition(Queue* q, Partition* p, PopJob** wake) noexcept nogil
     # Retires one partition of a queue that lives on. Takes book.lock.
     cdef Group* g = q.group_list
     cdef Cursor* c
-    if p.all_prev != NULL:
-        p.all_prev.all_next = p.all_next
-    else:
-        q.all_partitions = p.all_next
-    if p.all_next != NULL:
-        p.all_next.all_prev = p.all_prev
-    p.all_next = catalog_retired().partitions
+    link_del(<Links*>&q.all_partitions, &p.link)
+    p.link.next = <Link*>catalog_retired().partitions
     catalog_retired().partitions = p
     uv_mutex_lock(&book.lock)
     while g != NULL:

@@ -138,10 +138,7 @@ cdef Partition* catalog_add_partition(Queue* q, int32_t id, Slice name) noexcept
     p.queue = q
     uuid_serial(catalog.seed, b'p', id, uuid)
     uuid_format(uuid, p.uuid)
-    p.all_next = q.all_partitions
-    if p.all_next != NULL:
-        p.all_next.all_prev = p
-    q.all_partitions = p
+    link_add(<Links*>&q.all_partitions, &p.link)
     catalog.n_partitions += 1
     return p
 
@@ -284,17 +281,14 @@ cdef void catalog_retire(Queue* q) noexcept nogil:
     q.next = catalog_retired().queues
     catalog_retired().queues = q
 
-cdef Partition* catalog_forget_partitions(Queue* q) noexcept nogil:
-    # Removes all partitions of a queue from the tables of names and ids. Returns the last of them.
-    cdef Partition* last = NULL
+cdef void catalog_forget_partitions(Queue* q) noexcept nogil:
+    # Removes all partitions of a queue from the tables of names and ids.
     cdef Partition* p = q.all_partitions
     while p != NULL:
         p.dead = True
         table_del(&catalog.partitions, <uint32_t>p.id)
-        last = p
-        p = p.all_next
+        p = <Partition*>p.link.next
     table_free(&q.partitions)
-    return last
 
 # ---- sizes -----------------------------------------------------------------------------------------------------------
 # Sizes of queues with a bound (maxSize), as far as they were asked for; push/capacity counts between answers. In:

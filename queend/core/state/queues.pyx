@@ -75,6 +75,7 @@ cdef struct Queue:
     Group* group_list         # guarded by book.lock as well
     SharedInt32 n_groups      # in group_list
     Partition* all_partitions # partitions that can be found; for a retired queue, all partitions retired with it
+    Partition* last_partition
     # monotonic, when its groups were last forgotten, 0: all of them were found again or are retired
     int64_t forgotten_us
     int64_t moved_us          # monotonic, when a reload showed that groups were deleted or moved, 0: never
@@ -114,12 +115,11 @@ cdef struct LogEnd:           # end of a partition's log, as this process last w
     uint8_t known             # the fields are valid unless another process has written since
 
 cdef struct Partition:
+    Link link                 # first: in the queue's list, or in the list of partitions retired with it
     int32_t id
     SharedFlag dead
     Queue* queue
     Partition* same_hash
-    Partition* all_next       # in the queue's list, or in the list of partitions retired with it
-    Partition* all_prev
     Cursor* retired_cursors   # its cursors, if the partition was removed alone
     Slice name
     char[36] uuid
