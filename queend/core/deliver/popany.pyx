@@ -85,16 +85,14 @@ cdef bint popany_leased(PopJob* j) noexcept nogil:
     cdef Queue* q
     cdef Group* g
     cdef bint held = False
-    uv_rwlock_rdlock(&catalog.lock)
-    uv_mutex_lock(&book.lock)
+    index_lock_all()
     q = catalog.list
     while q != NULL and not held:
         if popany_matches(j, q):
             g = catalog_group(q, j.req.group)
             held = g != NULL and g.n_leased > 0
         q = q.next
-    uv_mutex_unlock(&book.lock)
-    uv_rwlock_rdunlock(&catalog.lock)
+    index_unlock_all(NULL, NULL)
     return held
 
 cdef void popany_ask(Engine* e, PopJob* j) noexcept nogil:

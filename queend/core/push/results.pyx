@@ -13,8 +13,7 @@ cdef void results_scatter(Appender* s, PushBatch* b, PGresult* res) noexcept nog
     cdef int i
     results_take(b, res)
     # The batch is committed: waiters may hear of it now.
-    uv_rwlock_rdlock(&catalog.lock)
-    uv_mutex_lock(&book.lock)
+    index_lock_all()
     if b.n_claims:
         handover_book(b, clock_mono_us(), &wake)
     g = b.first
@@ -27,9 +26,7 @@ cdef void results_scatter(Appender* s, PushBatch* b, PGresult* res) noexcept nog
         c.keep = (c.group.answered and c.whole and not c.scheduled
                   and rowcache_wanted(c.group.partition, c.first.offset, c.group.head))
         keeps = keeps or c.keep
-    uv_mutex_unlock(&book.lock)
-    uv_rwlock_rdunlock(&catalog.lock)
-    waiters_send(s.worker, wake)
+    index_unlock_all(s.worker, wake)
     if b.n_claims:
         handover_answer(s, b)
     if keeps:
