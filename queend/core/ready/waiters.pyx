@@ -170,18 +170,9 @@ cdef int waiters_per_queue(TallySeen** out) noexcept nogil:
     cdef Queue* q
     cdef Group* g
     cdef int n = 0
-    uv_rwlock_rdlock(&catalog.lock)
-    q = catalog.list
-    while q != NULL:
-        n += 1
-        q = q.next
-    out[0] = <TallySeen*>malloc(<size_t>(n + 1) * sizeof(TallySeen))
-    if out[0] == NULL:
-        uv_rwlock_rdunlock(&catalog.lock)
-        return -1
-    n = 0
-    uv_mutex_lock(&book.lock)
-    q = catalog.list
+    index_lock_all()
+    out[0] = <TallySeen*>malloc(<size_t>(catalog.n_queues + 1) * sizeof(TallySeen))
+    q = catalog.list if out[0] != NULL else NULL
     while q != NULL:
         out[0][n].queue = q
         out[0][n].parked = 0
@@ -191,6 +182,5 @@ cdef int waiters_per_queue(TallySeen** out) noexcept nogil:
             g = g.next
         n += 1
         q = q.next
-    uv_mutex_unlock(&book.lock)
-    uv_rwlock_rdunlock(&catalog.lock)
-    return n
+    index_unlock_all(NULL, NULL)
+    return n if out[0] != NULL else -1
