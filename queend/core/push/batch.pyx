@@ -28,25 +28,15 @@ cdef PushPartition* batch_partition(PushBatch* b, Partition* p) noexcept nogil:
     if g == NULL:
         return NULL
     g.partition = p
-    if b.last != NULL:
-        b.last.next = g
-    else:
-        b.first = g
-    b.last = g
+    link_add(<Links*>&b.first, <Link*>g)
     g.breadth = 1 + p.queue.n_groups // PARTITION_GROUPS
     b.breadth += g.breadth
     b.n_partitions += 1
     return g
 
-cdef void batch_unlink(PushBatch* b, PushPartition* before, PushPartition* g) noexcept nogil:
-    # Removes g from the batch and from its counts n_groups and n_items; `bytes` stays. The push partition `before`
-    # stands before g; NULL if g is the first.
-    if before != NULL:
-        before.next = g.next
-    else:
-        b.first = g.next
-    if b.last is g:
-        b.last = before
+cdef void batch_unlink(PushBatch* b, PushPartition* g) noexcept nogil:
+    # Removes g from the batch and from its counts n_partitions and n_items; `bytes` stays.
+    link_del(<Links*>&b.first, <Link*>g)
     b.breadth -= g.breadth
     b.n_partitions -= 1
     b.n_items -= g.n

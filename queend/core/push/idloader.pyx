@@ -64,14 +64,9 @@ cdef void idloader_move(Appender* s, PushBatch* b, PushPartition* g) noexcept no
     g.partition.in_loader = True
 
 cdef void idloader_pour(PushBatch* b, PushPartition* g, PushBatch* into, PushPartition* to) noexcept nogil:
-    cdef PushPartition* before = NULL
-    cdef PushPartition* at = b.first
     into.check_ids = into.check_ids or b.check_ids
     into.hurried = into.hurried or b.hurried
-    while at is not g:
-        before = at
-        at = at.next
-    batch_unlink(b, before, g)
+    batch_unlink(b, g)
     b.bytes -= min(g.bytes, b.bytes)
     batch_pour(g, into, to)
 

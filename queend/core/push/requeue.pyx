@@ -64,14 +64,15 @@ cdef void requeue_bisect(Appender* s, PushBatch* b) noexcept nogil:
     appender_first(s, b)
 
 cdef void requeue_divide(PushBatch* b, PushBatch* rest, PushPartition* last) noexcept nogil:
-    # Moves the push partitions behind `last` to an empty batch. That batch is sent after b, and so keeps the memory of
-    # both.
+    # Moves the push partitions behind `last`, at least one, to an empty batch. That batch is sent after b, and so keeps
+    # the memory of both.
     cdef PushPartition* g = last.next
     cdef Arena arena = rest.arena
     rest.first = g
     rest.last = b.last
     last.next = NULL
     b.last = last
+    g.prev = NULL
     while g != NULL:
         rest.n_partitions += 1
         rest.n_items += g.n
@@ -115,7 +116,6 @@ cdef PushBatch* requeue_refused(Appender* s, PushBatch* b, PGresult* res) noexce
     cdef PushBatch* again
     cdef PushPartition* g
     cdef PushPartition* other
-    cdef PushPartition* last = NULL
     cdef PushPartition* following
     cdef int row, i
     for row in range(PQntuples(res)):
@@ -129,14 +129,11 @@ cdef PushBatch* requeue_refused(Appender* s, PushBatch* b, PGresult* res) noexce
     if again == NULL:
         return NULL       # or no memory: the refused push partitions stay unanswered and are failed
     again.uncompressed = True
-    g = b.first
     while g != NULL:
         following = g.next
         other = batch_partition(again, g.partition) if g.refused else NULL
-        if other == NULL:
-            last = g
-        else:
-            batch_unlink(b, last, g)
+        if other != NULL:
+            batch_unlink(b, g)
             runitem_expand_all(g)
             batch_pour(g, again, other)
         g = following
@@ -179,12 +176,11 @@ cdef void requeue_reloaded(Appender* s) noexcept nogil:
 cdef void requeue_evict(Appender* s, PushBatch* b) noexcept nogil:
     # Takes out of a batch what cannot be sent as it is. It returns to its requests and comes again.
     cdef PushPartition* g = b.first
-    cdef PushPartition* last = NULL
     cdef PushPartition* following
     while g != NULL:
         following = g.next
         if g.partition.dead or sealing_needs_any(g) or capacity_lacks(g):
-            batch_unlink(b, last, g)
+            batch_unlink(b, g)
             if g.partition.gathering is g:
                 g.partition.gathering = NULL
             if b.check_ids and not g.partition.dead:
@@ -192,8 +188,6 @@ cdef void requeue_evict(Appender* s, PushBatch* b) noexcept nogil:
             else:
                 requeue_items(s, g.first, b.check_ids)
                 requeue_items(s, g.dups, b.check_ids)  # after the records that they repeat
-        else:
-            last = g
         g = following
 
 cdef void requeue_items(Appender* s, PushItem* it, bint unsure) noexcept nogil:

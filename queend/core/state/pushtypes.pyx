@@ -103,6 +103,7 @@ cdef struct PushSlot:
     int at                    # its place in the item's run
 
 cdef struct PushPartition:
+    PushPartition* prev       # these two first, as in a Link
     PushPartition* next
     Partition* partition
     PushItem* first
