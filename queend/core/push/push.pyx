@@ -201,17 +201,14 @@ cdef void push_dispatch(Worker* w, PushJob* j) noexcept nogil:
     # Cuts the resolved items into parts, one per appender that takes parts, and sends them there.
     cdef PushItem* it = j.unresolved
     cdef PushItem* following
-    cdef PushPart* parts = &j.one
+    cdef PushPart* parts = <PushPart*>arena_zero(&j.job.r.arena, n_appenders * sizeof(PushPart))
     cdef PushPart* part
     cdef int i
-    j.unresolved = NULL
-    j.job.at = JOB_PUSHING
-    if n_appenders > 1 or j.held:
-        parts = <PushPart*>arena_zero(&j.job.r.arena, n_appenders * sizeof(PushPart))
     if parts == NULL:
-        j.unresolved = it
         push_give_up(w, j, b"Out of memory")
         return
+    j.unresolved = NULL
+    j.job.at = JOB_PUSHING
     while it != NULL:
         following = it.next
         i = ((it.partition.id) & (LANES - 1)) % n_appenders

@@ -54,7 +54,6 @@ cdef struct PushJob:
     Job job
     PushReq req
     int parts_left
-    PushPart one              # the only part if a single appender takes all
     bint held                 # items came home and have not left again: counts as one part
     PushItem* unresolved      # items whose partition is not known yet
     bint naming               # waits for a round of look-ups for these items, or behind an earlier push
