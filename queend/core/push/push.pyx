@@ -172,13 +172,12 @@ cdef void push_give_up(Worker* w, PushJob* j, const char* why) noexcept nogil:
     # Gives up a push before it reached an appender, because memory ran out or its names did not become partitions in
     # JOB_TRIES tries. The latter happens if a client deletes the queue as fast as it is made.
     capacity_give_back(j)
-    if not j.held:
-        if j.drain:
-            failover_hooks.retry(spool.pause_us)
-        else:
-            job_refuse(&j.job, 503, why)
-        return
-    push_unstored(w, j)
+    if j.held:
+        push_unstored(w, j)
+    elif j.drain:
+        failover_hooks.retry(spool.pause_us)
+    else:
+        job_refuse(&j.job, 503, why)
 
 cdef void push_unstored(Worker* w, PushJob* j) noexcept nogil:
     # Ends the unresolved items, which will not reach the database now. Other items of the job are in flight.
