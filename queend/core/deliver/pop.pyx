@@ -134,8 +134,8 @@ cdef bint pop_names(Worker* w, PopJob* j) noexcept nogil:
             j.partition = catalog_partition(j.queue, j.want_partition)
         j.known = j.queue != NULL
         if j.queue == NULL:
-            # one reload (see catalog_reload_allowed) answers for all unknown names
-            ask = catalog.version == VERSION_NONE or (not j.asked and catalog_reload_allowed())
+            # unknown names cause at most one reload every 200 ms, which answers for all of them
+            ask = catalog.version == VERSION_NONE or (not j.asked and clock_mono_us() - reload_at > 200000)
         elif j.group == NULL:
             ask = True
         elif j.partition == NULL and j.want_partition.p != NULL:

@@ -346,7 +346,3 @@ cdef SharedInt64 reload_of        # when the last reload that was answered began
 cdef void catalog_want_reload(Worker* w) noexcept nogil:
     # Wants a reload of the catalog. The process runs one reload at a time; all workers hear of its end.
     engine_of(w).want_reload = True
-
-cdef bint catalog_reload_allowed() noexcept nogil:
-    # Returns True if an unknown name may cause a reload: at most one every 200 ms.
-    return catalog.version == VERSION_NONE or clock_mono_us() - reload_at > 200000
