@@ -52,13 +52,6 @@ cdef bint call_send(Call* c) noexcept nogil:
     call_end(c, NULL, SLOT_TOO_LARGE if params.too_large else SLOT_NO_MEMORY if params.failed else SLOT_UNSENT)
     return False
 
-cdef bint call_send_single(Call* c, int statement) noexcept nogil:
-    # Sends the call as a statement for one: arrays of at most one element were written. Returns False if it was not
-    # sent.
-    c.statement = statement
-    args_single(&c.engine.args, &STATEMENTS[statement])
-    return call_send(c)
-
 cdef void call_answered(Slot* slot, void* ctx, PGresult* res, int outcome) noexcept nogil:
     call_end(<Call*>ctx, res, outcome)
 

@@ -134,9 +134,9 @@ cdef void appender_send(Appender* s, PushBatch* b) noexcept nogil:
     arg_bool(&a.compares, not b.uncompressed)
     s.worker.counters.op[OP_PUSH].calls += 1
     if b.n_chunks == 1 and b.n_claims <= 1 and a.known.look_row.n == 0 and not b.scheduled:
-        call_send_single(&s.call, STMT_PUSH_ONE)
-    else:
-        call_send(&s.call)
+        s.call.statement = STMT_PUSH_ONE      # arrays of at most one element were written
+        args_single(&e.args, &STATEMENTS[<int>STMT_PUSH_ONE])
+    call_send(&s.call)
 
 cdef inline void appender_first(Appender* s, PushBatch* b) noexcept nogil:
     # Puts a batch before everything that was gathered.
