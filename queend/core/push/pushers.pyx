@@ -10,17 +10,12 @@
 
 cdef void pusher_gather(Appender* s, PushPart* part) noexcept nogil:
     # Takes over a part sent to s: places it into the batch that gathers, or behind the waiting parts of its client.
-    cdef Pusher* x = pusher_of(s, part)
-    if x != NULL and (x.first != NULL or s.full and x.client != CLIENT_NONE) or not batch_take(s, part, x):
-        pusher_wait(s, x, part)
-
-cdef Pusher* pusher_of(Appender* s, PushPart* part) noexcept nogil:
-    # Returns the pusher of a part's client, and makes one for a large part. NULL if the part is small and its client is
-    # no pusher, or memory ran out.
+    # The client of a large part becomes a pusher; without memory for one, the part is placed like a small one.
     cdef Pusher* x = <Pusher*>table_get(&s.by_client, part.job.job.client)
     if x == NULL and (part.left > SMALL_ITEMS or part.job.job.bytes > SMALL_BYTES):
         x = pusher_new(s, part.job.job.client)
-    return x
+    if x != NULL and (x.first != NULL or s.full and x.client != CLIENT_NONE) or not batch_take(s, part, x):
+        pusher_wait(s, x, part)
 
 cdef void pusher_wait(Appender* s, Pusher* x, PushPart* part) noexcept nogil:
     # Puts a part behind the waiting parts of its client. Argument x is the client's pusher; NULL makes one. Refuses the

@@ -121,15 +121,6 @@ cdef bint group_needed(Group* g) noexcept nogil:
     return (g.n_wait or g.n_wait_only or g.n_paced or g.n_handing or g.n_fed or g.queue.shared
             or namewaiters_for(g.queue, g))
 
-cdef bint group_is_full(Group* g) noexcept nogil:
-    # Returns True if news makes no further cursor for the group: a pop that comes can wait for a scan. Requires
-    # book.lock.
-    return book.n_cursors >= CURSORS_MOST and not g.n_wait and not namewaiters_for(g.queue, g)
-
-cdef bint group_is_read(const Group* g) noexcept nogil:
-    # Returns True if a scan reads the group. Requires book.lock.
-    return g.scan == SCAN_RUNNING or g.scan == SCAN_PAUSED and g.scan_listed
-
 cdef Group* group_next_unused(bint recent) noexcept nogil:
     # Returns the group that was asked for least recently, if it may be given up; it leaves the order. NULL if none may.
     # recent: also if it was asked for in the last 1.5 s.
@@ -142,7 +133,7 @@ cdef Group* group_next_unused(bint recent) noexcept nogil:
         group_unlist(g)
         if g.dead or g.queue.dead:
             continue          # retired, or its next pop finds it again
-        if not group_needed(g) and not group_is_read(g):
-            return g
+        if not group_needed(g) and g.scan != SCAN_RUNNING and not (g.scan == SCAN_PAUSED and g.scan_listed):
+            return g          # nor does a scan read it
         group_used(g)
     return NULL
