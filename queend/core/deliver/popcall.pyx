@@ -325,18 +325,15 @@ cdef void popcall_expire(Engine* e) noexcept nogil:
 cdef void popcall_put_off(Engine* e, PopJob* j, int64_t now, const char* why) noexcept nogil:
     # Puts a pop behind the others that wait for a statement of pops. Ends it if it has waited for longer than the
     # patience.
-    if j.client_gone:
-        claim_drop(e, j, False)
-        popend_forget(j)
-    elif popend_token_stale(j):
+    if popend_token_stale(j):
         claim_drop(e, j, False)
         popend_verify(j)
+    elif j.client_gone or not j.until_us and now - j.job.born_us > e.patience_us:
+        claim_drop(e, j, False)
+        popend_refuse(&j.job, 503, why)
     elif j.until_us and (now >= j.until_us or e.stopping):
         claim_drop(e, j, False)
         popend_empty(j, WHY_EXPIRED)
-    elif not j.until_us and now - j.job.born_us > e.patience_us:
-        claim_drop(e, j, False)
-        job_refuse(&j.job, 503, why)
     else:
         rowcache_release_all(j)
         joblist_add(&e.pops.jobs, &j.job)
