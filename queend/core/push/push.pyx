@@ -31,7 +31,6 @@ cdef bint push_read_body(Request* r, void* job, Tools* t) noexcept nogil:
 
 cdef void push_taken(Worker* w, Request* r, void* job, bint good, ApiError* e) noexcept nogil:
     cdef PushJob* j = <PushJob*>job
-    cdef Buf* out
     cdef Slice lacks
     if not good:
         reply_error(r, e.status, e.text)
@@ -40,8 +39,7 @@ cdef void push_taken(Worker* w, Request* r, void* job, bint good, ApiError* e) n
         gate_refuse_push(r, lacks)
         return
     if j.req.n == 0:
-        out = reply_begin(r, 201, JSON_TYPE)
-        pushreply_put(out, &j.req, 0)
+        pushreply_put(reply_begin(r, 201, JSON_TYPE), &j.req, 0)
         reply_end(r)
         return
     job_open(&j.job, r, &PUSH_JOB, r.body.n + j.req.unpacked)

@@ -38,14 +38,11 @@ cdef bint ack_read_batch(Request* r, void* job, Tools* t) noexcept nogil:
 
 cdef void ack_taken(Worker* w, Request* r, void* job, bint good, ApiError* e) noexcept nogil:
     cdef AckJob* j = <AckJob*>job
-    cdef Buf* out
     if not good:
         reply_error(r, e.status, e.text)
         return
     if j.req.n == 0:
-        out = reply_begin(r, 200, JSON_TYPE)
-        buf_text(out, b"[]")
-        reply_end(r)
+        reply_simple(r, b"[]")
         return
     job_open(&j.job, r, &ACK_JOB, r.body.n)
     ack_resolve(engine_of(w), &j.job)
@@ -418,7 +415,6 @@ cdef void ack_take_window(AckItem* it, Slice codes, bint released) noexcept nogi
 
 cdef void ack_answer(AckJob* j) noexcept nogil:
     cdef Request* r = j.job.r
-    cdef Buf* out
     cdef int i
     cdef AckItem* it
     for i in range(j.req.n):
@@ -431,8 +427,7 @@ cdef void ack_answer(AckJob* j) noexcept nogil:
     ack_tally(&j.req, r.worker)
     if r.worker.spans.every and r.asks & ASK_TRACE:
         ack_span(r, &j.req)
-    out = reply_begin(r, 200, JSON_TYPE)
-    ackbody_reply(out, &j.req)
+    ackbody_reply(reply_begin(r, 200, JSON_TYPE), &j.req)
     reply_end(r)
 
 cdef void ack_tally(AckReq* q, Worker* w) noexcept nogil:

@@ -248,7 +248,6 @@ cdef void tx_answer(TxJob* j, int fault) noexcept nogil:
     # Answers the request. fault: the operation that failed, TX_DONE, or TX_LEASE.
     cdef Request* r = j.job.r
     cdef TxOp* op
-    cdef Buf* out
     cdef int i
     if fault == TX_DONE and j.limited:
         capacity_transacted(j)
@@ -264,8 +263,7 @@ cdef void tx_answer(TxJob* j, int fault) noexcept nogil:
         tx_tally(&j.req, r.worker)
     if r.worker.spans.every:
         tx_spans(r, &j.req, 200 if fault == TX_DONE else 409)
-    out = reply_begin(r, 200, JSON_TYPE)
-    txbody_reply(out, &j.req, fault)
+    txbody_reply(reply_begin(r, 200, JSON_TYPE), &j.req, fault)
     reply_end(r)
 
 cdef void tx_tally(TxReq* q, Worker* w) noexcept nogil:
