@@ -114,18 +114,6 @@ cdef inline void cursor_wake(Cursor* c, PopJob** wake) noexcept nogil:
     cursor_move(c, CURSOR_READY, 0)
     waiters_wake_cursor(c, wake)
 
-cdef void cursor_wake_at(Cursor* c, int64_t at, int64_t due, int64_t now, PopJob** wake) noexcept nogil:
-    # Lets a cursor wake at the end of a pause. A lease or a pause known here may be older. Requires book.lock.
-    if c.state == CURSOR_BUSY:
-        c.recheck |= RECHECK_NEWS if due <= now else 0
-        return                # else the claim in flight will tell, or the next look
-    c.wakes_at = at
-    if c.state == CURSOR_READY or (c.state != CURSOR_IDLE and c.due.at <= due):
-        return
-    cursor_move(c, CURSOR_DELAYED if due > now else CURSOR_READY, due)
-    if c.state == CURSOR_READY:
-        waiters_wake_cursor(c, wake)
-
 # ---- the end of a cursor ---------------------------------------------------------------------------------------------
 
 cdef void cursor_retire(Cursor* c, PopJob** wake) noexcept nogil:

@@ -145,15 +145,22 @@ cdef int64_t index_expire(int64_t now, PopJob** wake) noexcept nogil:
 cdef void index_pause_end(Partition* p, int32_t group, int64_t at, int64_t wall, int64_t now,
                           PopJob** wake) noexcept nogil:
     # Notes that a pause of a group (or of GROUP_EVERY) ends at a moment of the database's clock, whichever daemon made
-    # it. Requires book.lock.
+    # it. A lease or a pause known here may be older. Requires book.lock.
     cdef Group* g = p.queue.group_list
     cdef Cursor* c
-    cdef int64_t due = now + at - wall
+    cdef int64_t due = max(now + at - wall, now)
     while g != NULL:
-        if not g.dead and (group == GROUP_EVERY or g.id == group):
-            c = cursor_or_scan(g, p)
-            if c != NULL and c.wakes_at != at:
-                cursor_wake_at(c, at, due if due > now else now, now, wake)
+        c = cursor_or_scan(g, p) if not g.dead and (group == GROUP_EVERY or g.id == group) else NULL
+        if c == NULL or c.wakes_at == at:
+            pass
+        elif c.state == CURSOR_BUSY:
+            c.recheck |= RECHECK_NEWS if due <= now else 0    # else the claim in flight will tell, or the next look
+        else:
+            c.wakes_at = at
+            if c.state == CURSOR_IDLE or c.state != CURSOR_READY and c.due.at > due:
+                cursor_move(c, CURSOR_DELAYED if due > now else CURSOR_READY, due)
+                if c.state == CURSOR_READY:
+                    waiters_wake_cursor(c, wake)
         g = g.next
 
 cdef void index_forget(Group* g) noexcept nogil:
