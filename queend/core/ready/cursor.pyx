@@ -1,4 +1,4 @@
-# Cursors: the position of a consumer group in a partition, and its state. In: claims, ends of pauses, retired
+# Cursors: the position of a consumer group in a partition, and its state. In: claims, moves by ready/index, retired
 # partitions. Out: the cursor in its new state: in its group's list of ready cursors, or in the heap of due times. Only
 # cursor_move changes a state. Owner: the process; guarded by book.lock.
 
