@@ -53,14 +53,14 @@ cdef void ask_stored(Engine* e, PushItem* it) noexcept nogil:
 
 cdef void ask_group(Engine* e, Queue* q, Slice name, Slice mode, bint has_since, int64_t since_us) noexcept nogil:
     cdef Ask* a = e.round.waiting
-    while a != NULL and not (a.kind == ASK_GROUP and a.queue is q and slice_eq(a.at[0].second, name)):
+    while a != NULL and not (a.kind == ASK_GROUP and a.at[0].id == q.id and slice_eq(a.at[0].second, name)):
         a = a.next
     if a != NULL:
         return
     a = ask_new(&e.round, ASK_GROUP, 1)
     if a == NULL:
         return
-    a.queue = q
+    a.at[0].first = q.name
     a.at[0].second = name
     a.at[0].id = q.id
     a.n = 1
@@ -83,7 +83,7 @@ cdef void ask_write(Engine* e, Ask* a) noexcept nogil:
         ask_write_names(e, a, <NamesArgs*>e.args.at)
 
 cdef void ask_write_group(Engine* e, Ask* a, GroupArgs* p) noexcept nogil:
-    arg_int4(&p.queue, a.queue.id)
+    arg_int4(&p.queue, a.at[0].id)
     arg_slice(&p.name, a.at[0].second)
     arg_slice(&p.mode, a.mode)
     if a.has_since:
@@ -199,6 +199,7 @@ cdef void ask_take_groups(Ask* a, PGresult* res) noexcept nogil:
     # groups_find. Requires catalog.lock.
     cdef Queue* q
     cdef Group* g
+    cdef bint found = a.finds or a.kind == ASK_GROUPS
     cdef int row, i
     if a.finds and (PQntuples(res) == 0 or slice_is(a.mode, b"waited")):
         # The group does not exist, or its start may have to be moved: both need a commit.
@@ -206,22 +207,18 @@ cdef void ask_take_groups(Ask* a, PGresult* res) noexcept nogil:
         a.base.engine.round.apart = True
         return
     if a.kind == ASK_GROUP and PQntuples(res) and pg_null(res, 0, GROUP_WITHIN_ID):
-        ask_refuse(&a.base.engine.round, BOUND_GROUPS, a.queue.name, a.at[0].second)
+        ask_refuse(&a.base.engine.round, BOUND_GROUPS, a.at[0].first, a.at[0].second)
         return
     uv_mutex_lock(&book.lock)
-    if a.kind == ASK_GROUP:
-        if PQntuples(res) and not a.queue.dead:
-            g = catalog_add_group(a.queue, pg_int4(res, 0, GROUPS_FIND_ID if a.finds else GROUP_WITHIN_ID),
-                                  a.at[0].second)
-            if g != NULL:
-                group_want_scan(g)
-                namewaiters_first_forget(namewaiters_first_key(False, a.queue.name, slice_of(NULL, 0), g.name))
-    else:
-        for row in range(PQntuples(res)):
-            i = pg_int4(res, row, GROUPS_FIND_ORD)
-            q = catalog_queue_id(a.at[i].id) if 0 <= i < a.n else NULL
-            if q != NULL:
-                catalog_add_group(q, pg_int4(res, row, GROUPS_FIND_ID), a.at[i].second)
+    for row in range(PQntuples(res)):
+        i = pg_int4(res, row, GROUPS_FIND_ORD) if found else 0
+        q = catalog_queue_id(a.at[i].id) if 0 <= i < a.n else NULL
+        if q == NULL:
+            continue
+        g = catalog_add_group(q, pg_int4(res, row, GROUPS_FIND_ID if found else GROUP_WITHIN_ID), a.at[i].second)
+        if g != NULL and a.kind == ASK_GROUP:
+            group_want_scan(g)
+            namewaiters_first_forget(namewaiters_first_key(False, q.name, slice_of(NULL, 0), g.name))
     uv_mutex_unlock(&book.lock)
 
 # Columns of partition_find.

@@ -33,8 +33,7 @@ cdef struct Ask:
     int room
     Asked* at
     int64_t cleanings         # the catalog's cleanings when the statement was sent
-    Queue* queue              # ASK_GROUP
-    Slice mode
+    Slice mode                # ASK_GROUP, with the next two
     int64_t since_us
     bint has_since
     int tries
