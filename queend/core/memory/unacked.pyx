@@ -211,16 +211,7 @@ cdef void unacked_feed_end(Cursor* c) noexcept nogil:
         f.posted = thread_post(&f.worker.inbox, &f.msg)
 
 cdef void unacked_feed_drop(FeedLease* x) noexcept nogil:
-    cdef FeedLease* y = unacked_feed_find(x.lease)
-    if y is x and x.alike != NULL:
-        table_put(&feed_leases, unacked_feed_key(x.lease), x.alike)
-    elif y is x:
-        table_del(&feed_leases, unacked_feed_key(x.lease))
-    else:
-        while y != NULL and y.alike is not x:
-            y = y.alike
-        if y != NULL:
-            y.alike = x.alike
+    catalog_unchain(&feed_leases, unacked_feed_key(x.lease), x, &x.alike)
     x.cursor.fed = NULL
     if not x.cursor.dead:
         x.cursor.group.n_fed -= 1
