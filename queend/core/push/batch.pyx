@@ -163,21 +163,13 @@ cdef void batch_place(PushBatch* b, PushPartition* g, PushItem* it) noexcept nog
         g.has_other = True
     if it.id_kind != ID_MADE:
         g.has_client = True
-    batch_chain(g, it)
+    link_append(<void**>&g.first, it)
     g.n += 1
     g.bytes += it.payload.n
     b.n_items += 1
     b.bytes += it.payload.n + 64
     if g.slots != NULL:
         batch_hash_add(b, g, it)
-
-cdef inline void batch_chain(PushPartition* g, PushItem* it) noexcept nogil:
-    it.next = NULL
-    if g.last != NULL:
-        g.last.next = it
-    else:
-        g.first = it
-    g.last = it
 
 cdef inline void batch_range(PushPartition* g, const unsigned char* id) noexcept nogil:
     # Widens the range of the push partition by a version-7 id.

@@ -213,15 +213,11 @@ cdef void push_dispatch(Worker* w, PushJob* j) noexcept nogil:
         if part.left == 0:
             part.job = j
             part.stream = &appenders[i]
-            part.items = it
             part.check_ids = j.check_ids
             j.parts_left += 1
-        else:
-            part.last.next = it
+        link_append(<void**>&part.items, it)
         it.of_part = part
-        it.next = NULL
         part.left += 1
-        part.last = it
         it = following
     if not j.held:
         # a part that has no memory ends at once: the job has to outlast this loop, which reads its memory

@@ -59,7 +59,7 @@ cdef void runitem_place(PushBatch* b, PushPartition* g, PushItem* it) noexcept n
         g.has_other = True
     if not run.made:
         g.has_client = True
-    batch_chain(g, it)
+    link_append(<void**>&g.first, it)
     g.n += run.n
     g.runs += 1
     g.bytes += run.bytes

@@ -254,12 +254,7 @@ cdef void ack_rows_add(AckCall* call, Table* taken, AckJob* j) noexcept nogil:
             if key and not table_put(taken, key, row):
                 call.n_rows -= 1
                 continue      # waits for the next call
-        it.next = NULL
-        if row.last != NULL:
-            row.last.next = it
-        else:
-            row.first = it
-        row.last = it
+        link_append(<void**>&row.first, it)
         row.n += 1
 
 cdef inline bint ack_row_takes(AckRow* row, AckJob* j, AckItem* it) noexcept nogil:

@@ -1,5 +1,6 @@
-# Doubly linked lists. A list is two pointers that follow each other in a struct: to its first member, and to its last.
-# In: such a list, and members that begin with a Link. Out: the list. Owns nothing. Locks: those of the list.
+# Linked lists. A list is two pointers that follow each other in a struct: to its first member, and to its last.
+# In: such a list, and members. A member begins with a Link; that of a singly linked list (link_append) begins with a
+# pointer to the next one. Out: the list. Owns nothing. Locks: those of the list.
 
 cdef struct Link:
     Link* prev
@@ -28,3 +29,12 @@ cdef inline void link_del(Links* l, Link* x) noexcept nogil:
         x.next.prev = x.prev
     else:
         l.last = x.prev
+
+cdef inline void link_append(void** ends, void* x) noexcept nogil:
+    # Adds a member at the end of a singly linked list. ends: its pointers to the first and to the last member.
+    (<void**>x)[0] = NULL
+    if ends[1] != NULL:
+        (<void**>ends[1])[0] = x
+    else:
+        ends[0] = x
+    ends[1] = x
