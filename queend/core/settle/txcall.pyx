@@ -111,17 +111,12 @@ cdef int txcall_gather_ack(TxCall* call, Table* seen, AckItem* it) noexcept nogi
         row.group = it.group
         if not table_put(seen, key, row):
             return TX_FAULT_MEMORY
-    it.next = NULL
     if it.has_lease and row.first != NULL and not row.first.has_lease:
         # the row is checked against the only lease that was named
         it.next = row.first
         row.first = it
-    elif row.last != NULL:
-        row.last.next = it
-        row.last = it
-    if row.first == NULL:
-        row.first = it
-        row.last = it
+    else:
+        link_append(<void**>&row.first, it)
     row.n += 1
     return TX_FAULT_NONE
 
