@@ -29,7 +29,7 @@ cdef bint appender_open(Process* p) noexcept nogil:
     appenders_all = 2 * n
     for i in range(n):
         appenders[i].side = &appenders[n + i]
-        appenders[n + i].main = &appenders[i]
+        appenders[n + i].main = appenders[i].main = &appenders[i]
         appenders[i].worker = p.workers[i % p.n]
         appenders[n + i].worker = appenders[i].worker
         linger_of_type(&p.settings, &appenders[i].linger, TYPE_PUSH, &LINGER_PUSH)
@@ -41,10 +41,6 @@ cdef inline int appender_count(Worker* w) noexcept nogil:
     # Returns the number of appenders that work in w.
     cdef int workers = w.settings.workers
     return n_appenders // workers + (w.index < n_appenders % workers)
-
-cdef inline Appender* appender_main(Appender* s) noexcept nogil:
-    # Returns the appender that keeps the pushers: s itself, or the appender whose id loader s is.
-    return s if s.main == NULL else s.main
 
 cdef void appender_close() noexcept nogil:
     global appenders
@@ -94,8 +90,8 @@ cdef PushBatch* appender_next(Appender* s) noexcept nogil:
     while g != NULL:
         g.partition.gathering = NULL      # it gathers in the next batch from now on
         g = g.next
-    if appender_main(s).pushers != NULL:
-        pushers_turn(appender_main(s))
+    if s.main.pushers != NULL:
+        pushers_turn(s.main)
     return b
 
 cdef void appender_send(Appender* s, PushBatch* b) noexcept nogil:
@@ -111,7 +107,7 @@ cdef void appender_send(Appender* s, PushBatch* b) noexcept nogil:
         if b.first == NULL:
             appender_drop(s, b)
             return
-    if s.main != NULL and idloader_load(s, b):
+    if s.main is not s and idloader_load(s, b):
         return
     if b.since_us == 0:
         b.since_us = clock_mono_us()
@@ -119,7 +115,7 @@ cdef void appender_send(Appender* s, PushBatch* b) noexcept nogil:
         results_fail_all(s, b, FAILED_UNREACHED)
         return
     s.flying = b
-    if s.main == NULL:
+    if s.main is s:
         e.slots.free_streams -= 1
     call_begin(&s.call, e, STMT_PUSH_DUE if b.scheduled else STMT_PUSH, appender_done)
     if spool.on and b.hurried:
@@ -161,7 +157,7 @@ cdef void appender_done(Call* c, PGresult* res, int outcome) noexcept nogil:
     cdef PushBatch* b = s.flying
     cdef PushBatch* again
     s.flying = NULL
-    if s.main == NULL:
+    if s.main is s:
         c.engine.slots.free_streams += 1
     if outcome != SLOT_OK:
         appender_error(s, b, res, outcome)
@@ -179,13 +175,13 @@ cdef void appender_done(Call* c, PGresult* res, int outcome) noexcept nogil:
     idset_batch_learn(b, res)
     logend_learn(b, res, s.call.sent_us)
     if appender_refuses(res):
-        if s.main == NULL:
+        if s.main is s:
             idloader_take(s, b, res)
         results_compare(b, res)
         again = requeue_refused(s, b, res)
         if again != NULL:
             appender_first(s, again)
-    if s.main != NULL:
+    if s.main is not s:
         idloader_return(s, b)
     appender_answered(s, b)
     s.leaving = True

@@ -170,8 +170,8 @@ cdef void requeue_reloaded(Appender* s) noexcept nogil:
         b = s.gather
         s.gather = NULL
         batch_free(b)
-    if appender_main(s).pushers != NULL and s.gather == NULL:
-        pushers_turn(appender_main(s))
+    if s.main.pushers != NULL and s.gather == NULL:
+        pushers_turn(s.main)
 
 cdef void requeue_evict(Appender* s, PushBatch* b) noexcept nogil:
     # Takes out of a batch what cannot be sent as it is. It returns to its requests and comes again.

@@ -194,7 +194,7 @@ cdef struct Pusher:
 cdef struct Appender:
     Call call                 # must stay first: the statement in flight
     Appender* side  # id loader: partitions that must wait gather there, so that others do not wait (push/idloader)
-    Appender* main            # the appender that this id loader belongs to; NULL: this one has lanes itself
+    Appender* main            # the appender that has the lanes and keeps the pushers: itself, or the id loader's
     PushPartition* learning   # the partition whose ids the id loader reads
     Worker* worker
     PushBatch* gather
