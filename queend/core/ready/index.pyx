@@ -114,15 +114,10 @@ cdef void index_acked(Group* g, Partition* p, int64_t forgets, bint released, in
 cdef void index_ack_lost(Group* g, Partition* p, PopJob** wake) noexcept nogil:
     # Makes a cursor ready after an acknowledgment whose answer was lost: its lease may have ended. The next pop asks
     # the database. Requires book.lock.
-    cdef Cursor* c
-    if g.dead:
-        return
-    c = cursor_or_scan(g, p)
-    if c == NULL:
-        return
-    if c.state == CURSOR_BUSY:
+    cdef Cursor* c = cursor_or_scan(g, p) if not g.dead else NULL
+    if c != NULL and c.state == CURSOR_BUSY:
         c.recheck |= RECHECK_FREE
-    elif c.state == CURSOR_LEASED:
+    elif c != NULL and c.state == CURSOR_LEASED:
         cursor_wake(c, wake)
 
 cdef int64_t index_expire(int64_t now, PopJob** wake) noexcept nogil:
