@@ -80,17 +80,12 @@ cdef void index_acked(Group* g, Partition* p, int64_t forgets, bint released, in
     cdef PopJob* before
     cdef int64_t wait
     index_head_found(p, head, wake)
-    if c == NULL:
-        if released:
-            outbox_freed(p.id, g.id)
-        return
     before = wake[0]
-    if released and (c.state == CURSOR_BUSY or c.state == CURSOR_READY):
+    if released and (c == NULL or c.state == CURSOR_BUSY or c.state == CURSOR_READY):
         outbox_freed(p.id, g.id)
-    if c.state == CURSOR_BUSY:
+    if c != NULL and c.state == CURSOR_BUSY:
         c.recheck |= RECHECK_FREE if released else RECHECK_NEWS
-        return
-    if not released:
+    if c == NULL or c.state == CURSOR_BUSY or not released:
         return
     if forgets != book.forgets:
         index_ack_lost(g, p, wake)
