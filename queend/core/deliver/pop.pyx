@@ -247,9 +247,7 @@ cdef bint pop_take_cached(PopJob* j, PopJob** wake) noexcept nogil:
         c.cached = r
         stop = c.first
         while r != NULL and left and bytes < CLAIM_BYTES:
-            got = r.base + r.n - stop
-            if got > left:
-                got = left
+            got = min(r.base + r.n - stop, left)
             stop += got
             left -= <int>got
             bytes += r.bytes

@@ -347,8 +347,7 @@ cdef void poll_apply(Engine* e, int finding) noexcept nogil:
     elif finding == FIND_WAKING and d.incomplete:
         poll_discard(d)
     elif finding == FIND_SCAN and not d.incomplete:
-        if d.page_end > d.scanning.scan_after:
-            d.scanning.scan_after = d.page_end
+        d.scanning.scan_after = max(d.scanning.scan_after, d.page_end)
         if d.last_page:
             scanner_end(e)
         else:

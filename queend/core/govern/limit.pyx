@@ -61,8 +61,7 @@ cdef inline bint limit_take(Limit* l) noexcept nogil:
         return False
     l.lone = l.probe_us != 0
     l.in_flight += 1
-    if l.in_flight > l.peak:
-        l.peak = l.in_flight
+    l.peak = max(l.peak, l.in_flight)
     return True
 
 cdef inline void limit_give(Limit* l) noexcept nogil:

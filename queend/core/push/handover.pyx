@@ -150,8 +150,7 @@ cdef void handover_book(PushBatch* b, int64_t now, PopJob** wake) noexcept nogil
     for i in range(b.n_claims):
         c = b.claims[i]
         c.first = c.pushed.first.offset
-        if c.pushed.head > c.cursor.partition.head:
-            c.cursor.partition.head = c.pushed.head
+        c.cursor.partition.head = max(c.cursor.partition.head, c.pushed.head)
         if c.made:
             claim_made(c, False, NULL, now, wake)     # the client may have left: its own worker finds out
         else:

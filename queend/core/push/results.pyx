@@ -123,8 +123,7 @@ cdef void result_item(PushItem* it, StoredBefore* b, int64_t created, int64_t* f
 cdef inline void result_note_head(PushChunk* c, int64_t base, int64_t head) noexcept nogil:
     # Notes the head for the waiters of consumer groups. base: offset of the first new record, -1 if there is none.
     # Every group hears of the head, even if a pop has seen it: a pop tells only its own group.
-    if head > c.group.head:
-        c.group.head = head
+    c.group.head = max(c.group.head, head)
     if base >= 0:
         atomic_set64(&c.group.partition.row_base, base)
     c.group.answered = True
