@@ -226,7 +226,8 @@ cdef bint pop_take_cached(PopJob* j, PopJob** wake) noexcept nogil:
     # Chooses rows in memory for the candidates. Returns False if they cannot answer all of them. The rows are
     # referenced until the claim is made and the answer is written (settle/claimcall). Candidates beyond the pop's
     # budget become ready again. Requires book.lock.
-    cdef int64_t stop, got, now
+    cdef int64_t now
+    cdef int got
     cdef int left = j.req.batch
     cdef size_t bytes = 0
     cdef int i
@@ -245,15 +246,13 @@ cdef bint pop_take_cached(PopJob* j, PopJob** wake) noexcept nogil:
         c.first = c.cursor.next_offset
         r = rowcache_find(c.cursor.partition, c.first, now)
         c.cached = r
-        stop = c.first
         while r != NULL and left and bytes < CLAIM_BYTES:
-            got = min(r.base + r.n - stop, left)
-            stop += got
-            left -= <int>got
+            got = <int>min(r.base + r.n - c.first - c.take, left)
+            c.take += got
+            left -= got
             bytes += r.bytes
             r.refs += 1
             r = r.newer
-        c.take = <int>(stop - c.first)
         n += 1
     for i in range(n, j.n_claims):
         claim_undo(engine_of(j.job.r.worker), &j.claims[i], False, wake)
