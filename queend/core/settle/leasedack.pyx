@@ -15,10 +15,8 @@ cdef bint leasedack_qualify(AckJob* j) noexcept nogil:
     cdef AckItem* it
     cdef int i
     cdef int n = 0
-    cdef bint good = most > 0
-    if not good:
-        return False
-    all_ = <LeasedAck*>arena_alloc(&j.job.r.arena, most * sizeof(LeasedAck))
+    cdef bint good = True
+    all_ = <LeasedAck*>arena_alloc(&j.job.r.arena, most * sizeof(LeasedAck)) if most else NULL
     if all_ == NULL:
         return False
     uv_mutex_lock(&book.lock)
