@@ -106,13 +106,11 @@ cdef void poll_done(Call* c, PGresult* res, int outcome) noexcept nogil:
         catalog_want_reload(e.worker)
     d.waking_wanted = True
     snapshot = slice_hash(pg_bytes(res, 0, LOOK_SNAPSHOT), hash_seed)
-    if snapshot != d.snapshot or d.since == 0:
-        d.snapshot = snapshot
-        d.recent_wanted = True
-        leasepoll_begin(d, True, c.ended_us)
-    else:
+    d.recent_wanted = snapshot != d.snapshot or d.since == 0
+    d.snapshot = snapshot
+    if not d.recent_wanted:
         d.since_us = d.looked_us      # nothing was committed up to then: equals a look without findings
-        leasepoll_begin(d, False, c.ended_us)
+    leasepoll_begin(d, d.recent_wanted, c.ended_us)
 
 cdef void poll_discard(Polling* d) noexcept nogil:
     # Voids a look that was begun and not finished: the next one does it all.
