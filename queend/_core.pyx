@@ -68,6 +68,7 @@ include "core/state/settings.pyx"         # settings of the operator
 include "core/state/reqs.pyx"             # contents of a request, grant of a token
 include "core/state/joblist.pyx"          # a request in the engine
 include "core/state/calltypes.pyx"        # a statement in flight, its linger and limit
+include "core/state/links.pyx"            # linked lists
 include "core/state/queues.pyx"           # queues, partitions, groups, cursors
 include "core/state/pushtypes.pyx"        # items on their way into the log
 include "core/state/popjob.pyx"           # pops, and streams of messages to clients

@@ -151,6 +151,9 @@ def rows_merge(list rows, int least=1024):
     cdef Unzip z
     cdef BodyPack pack
     cdef Buf payloads, extras, times, out
+    cdef const unsigned char* id
+    cdef Slice payload
+    cdef Extras x
     cdef bytes ids, body, meta
     cdef int n, i
     cdef int place = 0
@@ -171,8 +174,11 @@ def rows_merge(list rows, int least=1024):
                     &b, slice_of(ids, len(ids)), slice_of(body, len(body)), slice_of(meta, len(meta)), n, &z):
                 raise ValueError("a row cannot be merged")
             for i in range(n):
-                if not logrecord_merge(&pack, &payloads, &extras, &b, place):
+                if not batchrow_record(&b, &id, &payload, &x):
                     raise ValueError("a row contradicts itself")
+                buf_varint(&pack.plain, payload.n)
+                buf_slice(&payloads, payload)
+                extras_put(&extras, place, &x)
                 at = created - b.age_us
                 if at < before or at > newest:
                     raise ValueError("moments run backwards")
@@ -202,15 +208,3 @@ def rows_merge(list rows, int least=1024):
         buf_free(&extras)
         buf_free(&times)
         buf_free(&out)
-
-cdef bint logrecord_merge(BodyPack* pack, Buf* payloads, Buf* extras, BatchRow* b, int place) noexcept nogil:
-    # Takes over the next record: its size, payload and extras. Returns False if the row is broken.
-    cdef const unsigned char* id
-    cdef Slice payload
-    cdef Extras x
-    if not batchrow_record(b, &id, &payload, &x):
-        return False
-    buf_varint(&pack.plain, payload.n)
-    buf_slice(payloads, payload)
-    extras_put(extras, place, &x)
-    return True

@@ -7,12 +7,7 @@ cdef tuple OP_NAMES = ("push", "pop", "ack", "transaction", "lease", "other")
 cdef list stats_counters(Process* p):
     # Returns the counters of each worker.
     cdef int i
-    return [stats_of_worker(p.workers[i]) for i in range(p.n)]
-
-cdef dict stats_of_worker(Worker* w):
-    cdef dict out = w.counters
-    out["turns"] = w.turns
-    return out
+    return [dict(p.workers[i].counters, turns=p.workers[i].turns) for i in range(p.n)]
 
 cdef dict stats_worker(dict counters):
     # Returns the numeric counters, and how many statements of each type may be in flight.

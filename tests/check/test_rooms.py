@@ -88,7 +88,7 @@ def test_rooms_only_look_up(texts):
 
 
 @pytest.mark.parametrize("file, line, name", [
-    ("core/names/catalog.pyx", "    index_new_head(p, 1, NULL)\n", "index_new_head"),
+    ("core/names/catalog.pyx", "    index_stored(p, 1, NULL)\n", "index_stored"),
     ("core/pg/slot.pyx", "    cdef Worker* w = NULL\n", "Worker"),
     ("core/deliver/pop.pyx", "    appender_send(s)\n", "appender_send"),
     ("core/net/worker.pyx", "    drain_turn(w)\n", "drain_turn"),

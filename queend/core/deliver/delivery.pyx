@@ -55,14 +55,9 @@ cdef void delivery_claim(Delivery* d, Partition* p, int64_t first, int attempt) 
     if d.framed:
         popreply_frames_claim(&d.frames, p.id, p.name, first, attempt)
 
-cdef inline void delivery_open(Worker* w, Queue* q, PopMessage* m) noexcept nogil:
-    # Opens a sealed payload of m. The payload is valid until this worker opens the next one.
-    if m.extras.seal.n or q.sealed:
-        delivery_unseal(w, q.name, m)
-
 cdef void delivery_unseal(Worker* w, Slice queue, PopMessage* m) noexcept nogil:
-    # Opens the payload of a message. A payload that cannot be opened is delivered as it is stored: it stays intact, and
-    # other messages do not wait for it.
+    # Opens the payload of a message: it is valid until this worker opens the next one. A payload that cannot be opened
+    # is delivered as it is stored: it stays intact, and other messages do not wait for it.
     cdef int result = seal_reveal(&w.seal, queue, m.extras.seal, &m.payload)
     if result == SEAL_OPENED:
         w.counters.opened += 1
@@ -82,7 +77,8 @@ cdef inline void delivery_message(Delivery* d) noexcept nogil:
     # Writes message d.m. Requires that all its fields are set.
     if d.w.spans.every and d.m.extras.headers.n:
         delivery_span(d)
-    delivery_open(d.w, d.j.queue, &d.m)
+    if d.m.extras.seal.n or d.j.queue.sealed:
+        delivery_unseal(d.w, d.j.queue.name, &d.m)
     if d.framed:
         popreply_frames_message(&d.frames, &d.m)
     elif d.m.feed:
@@ -204,20 +200,16 @@ cdef void delivery_cached(Delivery* d, Claim* c) noexcept nogil:
 
 # ---- the answer is sent ----------------------------------------------------------------------------------------------
 
-cdef inline bint delivery_stalled(PopJob* j) noexcept nogil:
-    # Returns True if the lease of a claim may be over before its answer is sent. The claim began after claimed_us.
-    return (not j.req.auto_ack and j.stalls < POP_STALLS
-            and clock_mono_us() - j.claimed_us >= j.lease_us)
-
 cdef void delivery_send(PopJob* j, int n) noexcept nogil:
     # Sends the answer with n messages. If memory ran out, none of them is delivered. If this process or the database
     # stood still, the lease may be over: it is given back and the pop is tried again.
     cdef Request* r = j.job.r
     if r.out.failed:
         claim_give_back(engine_of(r.worker), j)
-        popend_fail(j, 503, "Out of memory")
+        job_refuse(&j.job, 503, "Out of memory")
         return
-    if delivery_stalled(j):
+    # the claim began after claimed_us
+    if not j.req.auto_ack and j.stalls < POP_STALLS and clock_mono_us() - j.claimed_us >= j.lease_us:
         j.stalls += 1
         claim_give_back(engine_of(r.worker), j)
         job_queue(&j.job, &engine_of(r.worker).woken)

@@ -72,7 +72,7 @@ cdef void pop_try(Worker* w, PopJob* j) noexcept nogil:
         popend_forget(j)
         return
     if e.stopping:
-        popend_empty(j, WHY_EXPIRED if j.until_us else WHY_NO_PARTITION)
+        popend_empty(j, WHY_NO_PARTITION)
         return
     if popend_token_stale(j) or popend_token_expired(j):
         pop_pass(w, j)
@@ -81,7 +81,10 @@ cdef void pop_try(Worker* w, PopJob* j) noexcept nogil:
     if not pop_names(w, j):
         return
     if j.req.sub_new and (j.any_queue or j.queue == NULL):
-        pop_note_awaited(j)
+        # its group begins `new`, and asks for a queue that does not exist, or for a namespace or task
+        uv_mutex_lock(&book.lock)
+        namewaiters_first_note(pop_awaited_key(j), j.job.r.started_us, clock_mono_us())
+        uv_mutex_unlock(&book.lock)
     if j.group == NULL:
         pop_wait_or_answer(w, j, WHY_NOT_FOUND if j.want_partition.p != NULL else WHY_NO_PARTITION)
         return
@@ -124,11 +127,15 @@ cdef bint pop_names(Worker* w, PopJob* j) noexcept nogil:
     if j.any_queue:
         ask = not popany_choose(j)
     else:
-        j.queue = catalog_names(j.req.queue, j.req.group, j.want_partition, &j.group, &j.partition)
+        j.queue = catalog_queue(j.req.queue)
+        if j.queue != NULL:
+            j.group = catalog_group(j.queue, j.req.group)
+        if j.group != NULL and j.want_partition.p != NULL:
+            j.partition = catalog_partition(j.queue, j.want_partition)
         j.known = j.queue != NULL
         if j.queue == NULL:
-            # one reload (see catalog_reload_allowed) answers for all unknown names
-            ask = catalog.version == VERSION_NONE or (not j.asked and catalog_reload_allowed())
+            # unknown names cause at most one reload every 200 ms, which answers for all of them
+            ask = catalog.version == VERSION_NONE or (not j.asked and clock_mono_us() - reload_at > 200000)
         elif j.group == NULL:
             ask = True
         elif j.partition == NULL and j.want_partition.p != NULL:
@@ -152,12 +159,6 @@ cdef inline uint64_t pop_awaited_key(PopJob* j) noexcept nogil:
     # Returns the key of what a pop waits for by name (ready/namewaiters).
     return namewaiters_first_key(j.any_queue, j.req.ns if j.any_queue else j.req.queue,
                                  j.req.task if j.any_queue else slice_of(NULL, 0), j.req.group)
-
-cdef void pop_note_awaited(PopJob* j) noexcept nogil:
-    # Notes that the pop's group, which begins `new`, asks for a queue that does not exist, or for a namespace or task.
-    uv_mutex_lock(&book.lock)
-    namewaiters_first_note(pop_awaited_key(j), j.job.r.started_us, clock_mono_us())
-    uv_mutex_unlock(&book.lock)
 
 # ---- its candidates --------------------------------------------------------------------------------------------------
 
@@ -194,12 +195,11 @@ cdef void pop_claim(Worker* w, PopJob* j) noexcept nogil:
             book.missed_us = clock_mono_us()
         refused = pop_park(e, j) if parked else NULL
     uv_mutex_unlock(&book.lock)
-    if wake != NULL:
-        waiters_send(w, wake)
+    waiters_send(w, wake)
     if take == TAKE_SHORT:
         refused = "Out of memory"
     if refused != NULL:
-        popend_fail(j, 503, refused)
+        job_refuse(&j.job, 503, refused)
     elif looks_on:
         pop_wait_or_answer(w, j, j.why)       # another queue may have something
     elif parked:
@@ -209,7 +209,7 @@ cdef void pop_claim(Worker* w, PopJob* j) noexcept nogil:
     elif take == TAKE_STALE:
         job_queue(&j.job, &e.woken)
     else:
-        popend_empty(j, WHY_EXPIRED if j.until_us else j.why)
+        popend_empty(j, j.why)
 
 cdef void pop_choose(PopJob* j) noexcept nogil:
     # Chooses batch and partitions that the client left to the daemon. If nothing is ready, the pop waits for as many
@@ -226,7 +226,8 @@ cdef bint pop_take_cached(PopJob* j, PopJob** wake) noexcept nogil:
     # Chooses rows in memory for the candidates. Returns False if they cannot answer all of them. The rows are
     # referenced until the claim is made and the answer is written (settle/claimcall). Candidates beyond the pop's
     # budget become ready again. Requires book.lock.
-    cdef int64_t stop, got, now
+    cdef int64_t now
+    cdef int got
     cdef int left = j.req.batch
     cdef size_t bytes = 0
     cdef int i
@@ -245,17 +246,13 @@ cdef bint pop_take_cached(PopJob* j, PopJob** wake) noexcept nogil:
         c.first = c.cursor.next_offset
         r = rowcache_find(c.cursor.partition, c.first, now)
         c.cached = r
-        stop = c.first
         while r != NULL and left and bytes < CLAIM_BYTES:
-            got = r.base + r.n - stop
-            if got > left:
-                got = left
-            stop += got
-            left -= <int>got
+            got = <int>min(r.base + r.n - c.first - c.take, left)
+            c.take += got
+            left -= got
             bytes += r.bytes
             r.refs += 1
             r = r.newer
-        c.take = <int>(stop - c.first)
         n += 1
     for i in range(n, j.n_claims):
         claim_undo(engine_of(j.job.r.worker), &j.claims[i], False, wake)
@@ -281,7 +278,7 @@ cdef const char* pop_park(Engine* e, PopJob* j) noexcept nogil:
         heap_del(&e.deadlines, &j.deadline)
         return "Out of memory"
     if j.until_us and not j.job.long_polls:
-        job_count_poll(&j.job)
+        job_set_polls(&j.job, 1 + <int>(j.job.r.arena.size // PARKED_UNIT))
     job_park(&j.job)
     return NULL
 
@@ -294,7 +291,7 @@ cdef void pop_wait_or_answer(Worker* w, PopJob* j, int why) noexcept nogil:
         uv_mutex_lock(&book.lock)
         book.missed_us = clock_mono_us()
         uv_mutex_unlock(&book.lock)
-        popend_empty(j, WHY_EXPIRED if j.until_us else why)
+        popend_empty(j, why)
         return
     index_lock_all()
     again = j.job.tries < POP_TRIES and pop_exists_now(j)
@@ -304,14 +301,15 @@ cdef void pop_wait_or_answer(Worker* w, PopJob* j, int why) noexcept nogil:
     if again:
         job_queue(&j.job, &engine_of(w).woken)
     elif refused != NULL:
-        popend_fail(j, 503, refused)
+        job_refuse(&j.job, 503, refused)
 
 cdef bint pop_exists_now(PopJob* j) noexcept nogil:
     # Returns True if what the pop did not find exists now. Requires catalog.lock and book.lock.
     cdef Queue* q
     if j.any_queue:
         q = catalog.list
-        while q != NULL and not popany_has_work(j, q):
+        while q != NULL and not (popany_matches(j, q) and (catalog_group(q, j.req.group) == NULL
+                                                           or popany_ready_group(j, q) != NULL)):
             q = q.next
         return q != NULL
     q = catalog_queue(j.req.queue)
@@ -334,9 +332,9 @@ cdef void pop_after_empty(Engine* e, PopJob* j) noexcept nogil:
     if again:
         job_queue(&j.job, &e.woken)
     elif refused != NULL:
-        popend_fail(j, 503, refused)
+        job_refuse(&j.job, 503, refused)
     elif not parked:
-        popend_empty(j, WHY_EXPIRED if j.until_us else j.why)
+        popend_empty(j, j.why)
 
 # ---- missing names ---------------------------------------------------------------------------------------------------
 

@@ -80,26 +80,19 @@ cdef inline Group* popany_ready_group(PopJob* j, Queue* q) noexcept nogil:
         return NULL
     return g if g.n_ready or g.scan != SCAN_DONE else NULL
 
-cdef inline bint popany_has_work(PopJob* j, Queue* q) noexcept nogil:
-    # Returns True if the queue has something for the pop, or its group is new there. Requires catalog.lock and
-    # book.lock.
-    return popany_matches(j, q) and (catalog_group(q, j.req.group) == NULL or popany_ready_group(j, q) != NULL)
-
 cdef bint popany_leased(PopJob* j) noexcept nogil:
     # Returns True if the pop's group has leases in a matching queue. Takes catalog.lock and book.lock.
     cdef Queue* q
     cdef Group* g
     cdef bint held = False
-    uv_rwlock_rdlock(&catalog.lock)
-    uv_mutex_lock(&book.lock)
+    index_lock_all()
     q = catalog.list
     while q != NULL and not held:
         if popany_matches(j, q):
             g = catalog_group(q, j.req.group)
             held = g != NULL and g.n_leased > 0
         q = q.next
-    uv_mutex_unlock(&book.lock)
-    uv_rwlock_rdunlock(&catalog.lock)
+    index_unlock_all(NULL, NULL)
     return held
 
 cdef void popany_ask(Engine* e, PopJob* j) noexcept nogil:

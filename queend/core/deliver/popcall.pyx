@@ -14,7 +14,6 @@ cdef bint popcall_send(Engine* e) noexcept nogil:
         call_drop(&call.base)
         return False
     popcall_encode(call, a)
-    popcall_bounds(call, a)
     popcall_reserve(call)
     e.worker.counters.op[OP_POP].calls += 1
     return call_send(&call.base)
@@ -25,6 +24,7 @@ cdef void popcall_gather(PopCall* call, JobList* list) noexcept nogil:
     cdef PopJob* j
     cdef bint alone = False
     cdef int crowded = 0
+    cdef int i
     call.claims = <Claim**>arena_alloc(&call.base.arena, CALL_ROOM * sizeof(Claim*))
     while (call.claims != NULL and list.first != NULL and not alone
             and call.base.jobs.n < e.pops.linger.max_jobs and call.n_claims < CALL_CURSORS):
@@ -39,28 +39,32 @@ cdef void popcall_gather(PopCall* call, JobList* list) noexcept nogil:
             break
         alone = j.job.isolated
         joblist_take(list)
-        if j.client_gone or j.group.dead or j.group.paused or popend_token_stale(j) or popend_token_expired(j):
-            popend_turn_away(e, j)
+        if j.client_gone:
+            claim_drop(e, j, False)
+            popend_forget(j)
+        elif j.group.dead or j.group.paused or popend_token_stale(j) or popend_token_expired(j):
+            claim_drop(e, j, False)
+            pop_try(e.worker, j)
         else:
-            popcall_take(call, j)
-
-cdef void popcall_take(PopCall* call, PopJob* j) noexcept nogil:
-    # Adds a pop and its candidates to the call, and makes its lease.
-    cdef int i
-    claim_lease(call.base.engine.worker, j)
-    for i in range(j.n_claims):
-        call.claims[call.n_claims] = &j.claims[i]
-        call.n_claims += 1
-    joblist_add(&call.base.jobs, &j.job)
+            claim_lease(e.worker, j)
+            for i in range(j.n_claims):
+                call.claims[call.n_claims] = &j.claims[i]
+                call.n_claims += 1
+            joblist_add(&call.base.jobs, &j.job)
 
 cdef void popcall_encode(PopCall* call, PopArgs* a) noexcept nogil:
+    # Encodes candidates and requests. The maximum age and the rate of messages are NULL if no request has such a bound.
     cdef Job* job = call.base.jobs.first
     cdef PopJob* j
     cdef Cursor* c
+    cdef Queue* q
+    cdef bint old = False
+    cdef bint paced = False
     cdef int i
     cdef int req = 0
     while job != NULL:
         j = <PopJob*>job
+        q = j.queue
         req += 1
         for i in range(j.n_claims):
             c = j.claims[i].cursor
@@ -73,18 +77,8 @@ cdef void popcall_encode(PopCall* call, PopArgs* a) noexcept nogil:
         pgarray_bool(&a.auto_ack, j.req.auto_ack)
         pgarray_uuid(&a.lease, j.lease)
         pgarray_int8(&a.lease_us, j.lease_us)
-        pgarray_int8(&a.delay_us, j.queue.delay_us)
-        pgarray_int8(&a.window_us, j.queue.window_us)
-        job = job.next
-
-cdef void popcall_bounds(PopCall* call, PopArgs* a) noexcept nogil:
-    # Encodes the maximum age and the rate of messages of each request. Sends NULL if no request has such a bound.
-    cdef bint old = False
-    cdef bint paced = False
-    cdef Queue* q
-    cdef Job* job = call.base.jobs.first
-    while job != NULL:
-        q = (<PopJob*>job).queue
+        pgarray_int8(&a.delay_us, q.delay_us)
+        pgarray_int8(&a.window_us, q.window_us)
         old |= q.ttl_us != 0
         paced |= q.rate_us != 0
         pgarray_int8(&a.ttl_us, q.ttl_us)
@@ -148,10 +142,9 @@ cdef inline void popcall_reserve(PopCall* call) noexcept nogil:
         call.expected = 0
     else:
         atomic_add64(&budget.expected, call.expected)
-        call.counted = True
 
 cdef inline void popcall_release(PopCall* call) noexcept nogil:
-    if call.counted:
+    if call.expected:
         atomic_add64(&budget.expected, -call.expected)
 
 # ---- its answer ------------------------------------------------------------------------------------------------------
@@ -309,14 +302,12 @@ cdef void popcall_again(PopCall* call, int status, const Verdict* said, bint los
     while call.base.jobs.first != NULL:
         j = <PopJob*>joblist_take(&call.base.jobs)
         claim_drop(e, j, lost)
-        if j.client_gone:
-            popend_forget(j)
-        elif status == 500:
-            popend_fail(j, status, why)
+        if j.client_gone or status == 500:
+            popend_refuse(&j.job, status, why)
         elif j.until_us and now >= j.until_us:
             popend_empty(j, WHY_EXPIRED)
         elif status or not j.until_us and j.job.errors and now - j.job.born_us > e.patience_us:
-            popend_fail(j, 503, why)
+            job_refuse(&j.job, 503, why)
         else:
             job_queue(&j.job, &e.woken)
 
@@ -334,18 +325,15 @@ cdef void popcall_expire(Engine* e) noexcept nogil:
 cdef void popcall_put_off(Engine* e, PopJob* j, int64_t now, const char* why) noexcept nogil:
     # Puts a pop behind the others that wait for a statement of pops. Ends it if it has waited for longer than the
     # patience.
-    if j.client_gone:
-        claim_drop(e, j, False)
-        popend_forget(j)
-    elif popend_token_stale(j):
+    if popend_token_stale(j):
         claim_drop(e, j, False)
         popend_verify(j)
+    elif j.client_gone or not j.until_us and now - j.job.born_us > e.patience_us:
+        claim_drop(e, j, False)
+        popend_refuse(&j.job, 503, why)
     elif j.until_us and (now >= j.until_us or e.stopping):
         claim_drop(e, j, False)
         popend_empty(j, WHY_EXPIRED)
-    elif not j.until_us and now - j.job.born_us > e.patience_us:
-        claim_drop(e, j, False)
-        popend_fail(j, 503, why)
     else:
         rowcache_release_all(j)
         joblist_add(&e.pops.jobs, &j.job)

@@ -4,11 +4,9 @@
 
 cdef enum:
     PAUSE_US = 1000000
+    RENEWED = 1000            # long polls of a worker that popend_renew takes in half a second
 
 cdef SharedFlag pops_paused         # process-wide; written by the control plane
-
-cdef enum:
-    RENEWED = 1000            # long polls of a worker that popend_renew takes in half a second
 
 # ---- pop maintenance -------------------------------------------------------------------------------------------------
 # A pop finds nothing, and its answer says `paused`. A long poll is held for PAUSE_US (1 s), at most as long as it would
@@ -166,15 +164,6 @@ cdef void popend_unsent(Request* r) noexcept nogil:
 cdef void popend_forget(PopJob* j) noexcept nogil:
     reply_empty(job_end(&j.job))
 
-cdef void popend_turn_away(Engine* e, PopJob* j) noexcept nogil:
-    # Takes a pop out of a call: its client left, or its group is deleted or paused, or its token has to be verified
-    # again.
-    claim_drop(e, j, False)
-    if j.client_gone:
-        popend_forget(j)
-    else:
-        pop_try(e.worker, j)
-
 # ---- the answer ------------------------------------------------------------------------------------------------------
 # A row of queend.paused, which comes with the catalog, pauses a queue or a group (Group.paused). A pop of a paused
 # group finds nothing (reason: paused); a long poll is parked, and the reload that ends the pause wakes it. A claim sent
@@ -214,9 +203,6 @@ cdef bint popend_leased(PopJob* j) noexcept nogil:
     uv_mutex_unlock(&book.lock)
     return held
 
-cdef void popend_fail(PopJob* j, int status, const char* text) noexcept nogil:
-    reply_error(job_end(&j.job), status, text)
-
 cdef void popend_fail_unknown(PopJob* j) noexcept nogil:
     cdef char[VERDICT_TEXT] text
     cdef const char* why = b"What this group has to consume is not known yet; try again"
@@ -226,10 +212,10 @@ cdef void popend_fail_unknown(PopJob* j) noexcept nogil:
     uv_mutex_unlock(&book.lock)
     if said != NULL:
         why = sqlstate_text(text, b"What this group has to consume is not known yet", said)
-    popend_fail(j, 503, why)
+    job_refuse(&j.job, 503, why)
 
 cdef void popend_refuse(Job* job, int status, const char* text) noexcept nogil:
     if (<PopJob*>job).client_gone:
         popend_forget(<PopJob*>job)
     else:
-        popend_fail(<PopJob*>job, status, text)
+        job_refuse(job, status, text)

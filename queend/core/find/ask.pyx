@@ -53,15 +53,16 @@ cdef void ask_stored(Engine* e, PushItem* it) noexcept nogil:
 
 cdef void ask_group(Engine* e, Queue* q, Slice name, Slice mode, bint has_since, int64_t since_us) noexcept nogil:
     cdef Ask* a = e.round.waiting
-    while a != NULL and not (a.kind == ASK_GROUP and a.queue is q and slice_eq(a.at[0].first, name)):
+    while a != NULL and not (a.kind == ASK_GROUP and a.at[0].id == q.id and slice_eq(a.at[0].second, name)):
         a = a.next
     if a != NULL:
         return
     a = ask_new(&e.round, ASK_GROUP, 1)
     if a == NULL:
         return
-    a.queue = q
-    a.at[0].first = name
+    a.at[0].first = q.name
+    a.at[0].second = name
+    a.at[0].id = q.id
     a.n = 1
     a.mode = mode
     a.has_since = has_since
@@ -69,23 +70,12 @@ cdef void ask_group(Engine* e, Queue* q, Slice name, Slice mode, bint has_since,
 
 # ---- sent ----------------------------------------------------------------------------------------------------------
 
-cdef int ask_statement(int kind, bint finds) noexcept nogil:
-    if kind == ASK_GROUP:
-        return STMT_GROUPS_FIND if finds else STMT_GROUP_WITHIN
-    if kind == ASK_STORED:
-        return STMT_IDS_STORED
-    if kind == ASK_SIZE:
-        return STMT_QUEUE_SIZES
-    if kind == ASK_PARTITION:
-        return STMT_PARTITION_FIND
-    if kind == ASK_GROUPS:
-        return STMT_GROUPS_FIND
-    return STMT_PARTITIONS_FIND if kind == ASK_NAMES else STMT_RESOLVE_WITHIN
+cdef int[8] ASK_STATEMENTS    # by AskKind
+ASK_STATEMENTS[:] = [STMT_RESOLVE_WITHIN, STMT_PARTITION_FIND, STMT_PARTITIONS_FIND, STMT_GROUPS_FIND,
+                     STMT_GROUP_WITHIN, STMT_QUEUE_SIZES, STMT_IDS_STORED, STMT_RESOLVE_WITHIN]
 
 cdef void ask_write(Engine* e, Ask* a) noexcept nogil:
-    if a.finds:
-        ask_write_find(a, <NamesArgs*>e.args.at)
-    elif a.kind == ASK_GROUP:
+    if a.kind == ASK_GROUP and not a.finds:
         ask_write_group(e, a, <GroupArgs*>e.args.at)
     elif a.kind == ASK_STORED:
         ask_write_stored(a, <IdsArgs*>e.args.at)
@@ -93,16 +83,12 @@ cdef void ask_write(Engine* e, Ask* a) noexcept nogil:
         ask_write_names(e, a, <NamesArgs*>e.args.at)
 
 cdef void ask_write_group(Engine* e, Ask* a, GroupArgs* p) noexcept nogil:
-    arg_int4(&p.queue, a.queue.id)
-    arg_slice(&p.name, a.at[0].first)
+    arg_int4(&p.queue, a.at[0].id)
+    arg_slice(&p.name, a.at[0].second)
     arg_slice(&p.mode, a.mode)
     if a.has_since:
         arg_int8(&p.from_us, a.since_us)
     ask_write_bound(&p.max_groups, e.settings.max_groups)
-
-cdef void ask_write_find(Ask* a, NamesArgs* p) noexcept nogil:
-    pgarray_int4(&p.first, a.queue.id)
-    pgarray_bytes(&p.second, a.at[0].first.p, a.at[0].first.n)
 
 cdef void ask_write_names(Engine* e, Ask* a, NamesArgs* p) noexcept nogil:
     # Encodes names with the name of their queue (ASK_RESOLVE, ASK_DRAINED) or its id. ASK_NAMES and ASK_SIZE have ids
@@ -110,7 +96,10 @@ cdef void ask_write_names(Engine* e, Ask* a, NamesArgs* p) noexcept nogil:
     cdef bint resolves = a.kind == ASK_RESOLVE or a.kind == ASK_DRAINED
     cdef int i
     if a.kind == ASK_SIZE:
-        ask_mark_sizes(a)
+        uv_rwlock_rdlock(&catalog.lock)
+        for i in range(a.n):
+            a.at[i].mark = catalog_size_mark(a.at[i].id)
+        uv_rwlock_rdunlock(&catalog.lock)
     for i in range(a.n):
         if resolves:
             pgarray_bytes(&p.first, a.at[i].first.p, a.at[i].first.n)
@@ -136,13 +125,6 @@ cdef void ask_write_stored(Ask* a, IdsArgs* p) noexcept nogil:
         pgarray_bytes(&p.id, it.id, 16)
         pgarray_int8(&p.known, idset_from(it.partition, it.id))
     uv_mutex_unlock(&idsets.lock)
-
-cdef void ask_mark_sizes(Ask* a) noexcept nogil:
-    cdef int i
-    uv_rwlock_rdlock(&catalog.lock)
-    for i in range(a.n):
-        a.at[i].mark = catalog_size_mark(a.at[i].id)
-    uv_rwlock_rdunlock(&catalog.lock)
 
 # ---- answered ------------------------------------------------------------------------------------------------------
 
@@ -217,6 +199,7 @@ cdef void ask_take_groups(Ask* a, PGresult* res) noexcept nogil:
     # groups_find. Requires catalog.lock.
     cdef Queue* q
     cdef Group* g
+    cdef bint found = a.finds or a.kind == ASK_GROUPS
     cdef int row, i
     if a.finds and (PQntuples(res) == 0 or slice_is(a.mode, b"waited")):
         # The group does not exist, or its start may have to be moved: both need a commit.
@@ -224,22 +207,18 @@ cdef void ask_take_groups(Ask* a, PGresult* res) noexcept nogil:
         a.base.engine.round.apart = True
         return
     if a.kind == ASK_GROUP and PQntuples(res) and pg_null(res, 0, GROUP_WITHIN_ID):
-        ask_refuse(&a.base.engine.round, BOUND_GROUPS, a.queue.name, a.at[0].first)
+        ask_refuse(&a.base.engine.round, BOUND_GROUPS, a.at[0].first, a.at[0].second)
         return
     uv_mutex_lock(&book.lock)
-    if a.kind == ASK_GROUP:
-        if PQntuples(res) and not a.queue.dead:
-            g = catalog_add_group(a.queue, pg_int4(res, 0, GROUPS_FIND_ID if a.finds else GROUP_WITHIN_ID),
-                                  a.at[0].first)
-            if g != NULL:
-                group_want_scan(g)
-                namewaiters_first_forget(namewaiters_first_key(False, a.queue.name, slice_of(NULL, 0), g.name))
-    else:
-        for row in range(PQntuples(res)):
-            i = pg_int4(res, row, GROUPS_FIND_ORD)
-            q = catalog_queue_id(a.at[i].id) if 0 <= i < a.n else NULL
-            if q != NULL:
-                catalog_add_group(q, pg_int4(res, row, GROUPS_FIND_ID), a.at[i].second)
+    for row in range(PQntuples(res)):
+        i = pg_int4(res, row, GROUPS_FIND_ORD) if found else 0
+        q = catalog_queue_id(a.at[i].id) if 0 <= i < a.n else NULL
+        if q == NULL:
+            continue
+        g = catalog_add_group(q, pg_int4(res, row, GROUPS_FIND_ID if found else GROUP_WITHIN_ID), a.at[i].second)
+        if g != NULL and a.kind == ASK_GROUP:
+            group_want_scan(g)
+            namewaiters_first_forget(namewaiters_first_key(False, q.name, slice_of(NULL, 0), g.name))
     uv_mutex_unlock(&book.lock)
 
 # Columns of partition_find.
@@ -333,19 +312,15 @@ cdef void ask_refuse(Round* r, int bound, Slice queue, Slice name) noexcept nogi
     one.next = <Refused*>table_get(&r.refused, key)
     table_put(&r.refused, key, one)
 
-cdef int ask_refused_bound(Round* r, bint group, Slice queue, Slice name) noexcept nogil:
-    # Returns the bound for which the name was refused; 0 if it was not.
+cdef bint ask_is_refused(Round* r, Job* job, bint group, Slice queue, Slice name) noexcept nogil:
+    # Returns True if a name was refused. Sets the job's `bound`, 0 if it was not.
     cdef Refused* one = <Refused*>table_get(&r.refused, ask_refused_key(group, queue, name))
-    while one != NULL:
-        if (one.bound == BOUND_GROUPS) == group and slice_eq(one.queue, queue) and slice_eq(one.name, name):
-            return one.bound
+    while one != NULL and not ((one.bound == BOUND_GROUPS) == group and slice_eq(one.queue, queue)
+                               and slice_eq(one.name, name)):
         one = one.next
-    return 0
-
-cdef inline bint ask_is_refused(Round* r, Job* job, bint group, Slice queue, Slice name) noexcept nogil:
-    job.bound = ask_refused_bound(r, group, queue, name)
+    job.bound = <uint8_t>(one.bound if one != NULL else 0)
     job.bound_at = queue
-    return job.bound != 0
+    return one != NULL
 
 cdef void ask_answer_refused(Engine* e, Job* job) noexcept nogil:
     global bound_logged_us

@@ -39,7 +39,7 @@ cdef inline bint leasepoll_needed(Cursor* c) noexcept nogil:
         return False
     if q.filed_page != book.lease_pages:
         q.filed_page = book.lease_pages
-        q.filed_waits = namewaiters_for_queue(q)
+        q.filed_waits = namewaiters_for(q, NULL)
     return q.filed_waits
 
 cdef void leasepoll_send(Engine* e) noexcept nogil:
@@ -107,6 +107,5 @@ cdef void leasepoll_done(Call* call, PGresult* res, int outcome) noexcept nogil:
         g = catalog_group_id(p.queue, d.checked[i].group) if p != NULL else NULL
         c = cursor_get(g, p) if g != NULL else NULL
         if c != NULL and c.state == CURSOR_LEASED and c.due.at == d.checked[i].due:
-            cursor_move(c, CURSOR_READY, 0)
-            waiters_wake_cursor(c, &wake)
+            cursor_wake(c, &wake)
     index_unlock_all(e.worker, wake)

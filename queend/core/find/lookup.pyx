@@ -12,18 +12,16 @@ cdef const char* NAMES_NOT = "The names could not be looked up"
 
 cdef void lookup_drain(Engine* e) noexcept nogil:
     # Starts a round if there is something to ask, and sends what was not sent yet.
+    cdef int64_t pause_until
     if not e.round.running:
         if e.resolving.first == NULL:
             return
+        pause_until = e.round.pause_until
+        memset(&e.round, 0, sizeof(Round))
+        e.round.pause_until = pause_until
         e.round.running = True
-        e.round.failures = 0
         e.round.why = 503
-        e.round.server_error = NULL
-        e.round.apart = False
-        e.round.reload = False
-        table_init(&e.round.refused)
         arena_open(&e.round.arena, &e.worker.chunks)
-        e.round.waiting = NULL
         uv_rwlock_rdlock(&catalog.lock)
         e.round.incarnation = catalog.incarnation
         lookup_gather(e)
@@ -47,7 +45,6 @@ cdef void lookup_gather(Engine* e) noexcept nogil:
     # has a round of its own. If several clients ask, each asks for at most ROUND_SHARE names. A job that misses more
     # asks again in later rounds; clients that arrive meanwhile have their share before that. Requires catalog.lock.
     cdef Round* r = &e.round
-    cdef Job** end = &r.jobs
     cdef Job* job = e.resolving.first
     cdef int share = ROUND_NAMES
     cdef int had
@@ -56,11 +53,9 @@ cdef void lookup_gather(Engine* e) noexcept nogil:
         if job.client != e.resolving.first.client:
             share = ROUND_SHARE
         job = job.next
-    table_init(&r.asked)
     joblist_open(&r.passed, JOB_RESOLVING)
-    r.jobs = NULL
-    r.names = 0
-    while e.resolving.first != NULL and r.names < ROUND_NAMES and not (e.resolving.first.isolated and r.jobs != NULL):
+    joblist_open(&r.jobs, JOB_ASKING)
+    while e.resolving.first != NULL and r.names < ROUND_NAMES and not (e.resolving.first.isolated and r.jobs.n):
         job = joblist_take(&e.resolving)
         had = <int><uintptr_t>table_get(&r.asked, job.client)
         if had >= share:
@@ -74,9 +69,7 @@ cdef void lookup_gather(Engine* e) noexcept nogil:
         if r.room < room:
             r.names += room - r.room
             table_put(&r.asked, job.client, <void*><uintptr_t>(had + room - r.room))
-        job.at = JOB_ASKING
-        end[0] = job
-        end = &job.next
+        joblist_add(&r.jobs, job)
         if job.isolated:
             break
     table_free(&r.asked)
@@ -86,7 +79,7 @@ cdef bint lookup_send(Engine* e, Ask* a) noexcept nogil:
     if e.round.flying >= max(e.slots.ready // 2, 1) or slotpool_take_shared(e.slots) == NULL:
         return False
     a.finds = a.kind == ASK_GROUP and atomic_get64(&doubt.commits) != 0
-    call_begin(&a.base, e, ask_statement(a.kind, a.finds), lookup_done)
+    call_begin(&a.base, e, STMT_GROUPS_FIND if a.finds else ASK_STATEMENTS[a.kind], lookup_done)
     if STATEMENTS[a.base.statement].fenced and not a.unhurried:
         a.base.deadline_ms = min(a.base.deadline_ms, ANSWER_MS)
     ask_write(e, a)
@@ -157,19 +150,17 @@ cdef inline void lookup_requeue(Engine* e, Ask* a) noexcept nogil:
 
 cdef void lookup_end(Engine* e) noexcept nogil:
     # Ends a round: its jobs try again. A job that misses the same name too often gives up by itself.
-    cdef Job* job = e.round.jobs
-    cdef Job* following
+    cdef JobList jobs = e.round.jobs
+    cdef Job* job = jobs.first
     cdef bint failed = e.round.failures > 0
     cdef char[VERDICT_TEXT] text
-    cdef bint apart = failed and e.round.apart and job.next != NULL
+    cdef bint apart = failed and e.round.apart and jobs.n > 1
     while e.round.refused.used and job != NULL:
         if job.kind.name_refused != NULL:
             job.kind.name_refused(&e.round, job)
         job = job.next
-    job = e.round.jobs
     table_free(&e.round.refused)
     e.round.running = False
-    e.round.jobs = NULL
     arena_close(&e.round.arena)
     if failed and e.round.server_error != NULL:
         sqlstate_text(text, NAMES_NOT, e.round.server_error)
@@ -178,9 +169,8 @@ cdef void lookup_end(Engine* e) noexcept nogil:
                  b"commits nothing" if atomic_get64(&doubt.commits) else b"did not answer in time")
     if failed and spool.on and (spool.doubt or atomic_get64(&doubt.commits)):
         lookup_fail_fast(e, text)
-    while job != NULL:
-        following = job.next
-        job.next = NULL
+    while jobs.first != NULL:
+        job = joblist_take(&jobs)
         if apart:
             job.isolated = True
         if job.bound:
@@ -191,7 +181,6 @@ cdef void lookup_end(Engine* e) noexcept nogil:
             joblist_add(&e.wait_reload, job)
         else:
             job.kind.retry(e, job)
-        job = following
     while e.round.passed.first != NULL:
         joblist_add(&e.resolving, joblist_take(&e.round.passed))
 
@@ -214,28 +203,23 @@ cdef void lookup_expire(Engine* e) noexcept nogil:
     # Ends a round if there was no connection for longer than the patience: long polls wait on (job_outlasts), other
     # jobs are refused. If a job hurries to the failover buffer, ends the round earlier. Then only such jobs are
     # refused; other jobs wait for the next round.
-    cdef Job* job = e.round.jobs
-    cdef Job* following
-    cdef const JobKind* t
+    cdef JobList jobs = e.round.jobs
+    cdef Job* job
     cdef int64_t now = clock_mono_us()
     cdef bint lost = e.unready_since != 0 and now - e.unready_since >= e.patience_us
-    if job == NULL or e.unready_since == 0 or not (lost or (spool_fails_fast() and lookup_has_fast_job(job))):
+    if jobs.n == 0 or e.unready_since == 0 or not (lost or (spool_fails_fast() and lookup_has_fast_job(jobs.first))):
         return
     e.round.running = False
-    e.round.jobs = NULL
     e.round.waiting = NULL
     table_free(&e.round.refused)
     arena_close(&e.round.arena)
-    while job != NULL:
-        following = job.next
-        job.next = NULL
-        t = job.kind
+    while jobs.first != NULL:
+        job = joblist_take(&jobs)
         if not job_outlasts(job, &e.resolving, now):
-            if t.fails_fast or lost:
-                t.refuse(job, 503, health_why())
+            if job.kind.fails_fast or lost:
+                job.kind.refuse(job, 503, health_why())
             else:
                 joblist_add(&e.resolving, job)
-        job = following
     while e.round.passed.first != NULL:
         joblist_add(&e.resolving, joblist_take(&e.round.passed))
 

@@ -106,13 +106,11 @@ cdef void poll_done(Call* c, PGresult* res, int outcome) noexcept nogil:
         catalog_want_reload(e.worker)
     d.waking_wanted = True
     snapshot = slice_hash(pg_bytes(res, 0, LOOK_SNAPSHOT), hash_seed)
-    if snapshot != d.snapshot or d.since == 0:
-        d.snapshot = snapshot
-        d.recent_wanted = True
-        leasepoll_begin(d, True, c.ended_us)
-    else:
+    d.recent_wanted = snapshot != d.snapshot or d.since == 0
+    d.snapshot = snapshot
+    if not d.recent_wanted:
         d.since_us = d.looked_us      # nothing was committed up to then: equals a look without findings
-        leasepoll_begin(d, False, c.ended_us)
+    leasepoll_begin(d, d.recent_wanted, c.ended_us)
 
 cdef void poll_discard(Polling* d) noexcept nogil:
     # Voids a look that was begun and not finished: the next one does it all.
@@ -121,7 +119,7 @@ cdef void poll_discard(Polling* d) noexcept nogil:
 
 # ---- commits of other programs (queend.recent) -----------------------------------------------------------------------
 # If no look was possible for LOOK_GAP_US (60 s), or a transaction may have been passed over, all groups are scanned. A
-# head is raised only together with news for its groups (index_new_head, index_head_found, handover_book): the groups
+# head is raised only together with news for its groups (index_stored, index_head_found, handover_book): the groups
 # have notice of each known head.
 
 cdef void poll_recent_send(Engine* e) noexcept nogil:
@@ -183,15 +181,12 @@ cdef void poll_recent_end(Engine* e, bint complete) noexcept nogil:
     if d.gap:
         poll_rescan_all()
         poll_load(e)
-    poll_set_looked(True)
+    uv_mutex_lock(&book.lock)
+    book.looked = True
+    uv_mutex_unlock(&book.lock)
     d.since = d.next_since
     d.since_us = d.recent_us
     d.writer = d.next_writer
-
-cdef void poll_set_looked(bint looked) noexcept nogil:
-    uv_mutex_lock(&book.lock)
-    book.looked = looked
-    uv_mutex_unlock(&book.lock)
 
 cdef void poll_rescan_all() noexcept nogil:
     # Lets every group in use be scanned: what was committed in a gap is not known.
@@ -282,9 +277,7 @@ cdef enum:
     POP_SCAN_NEXT
     POP_SCAN_HEAD             # negative in a last row that only names the partition
     POP_SCAN_LEASE_UNTIL
-# POP_SCAN_HEAD of a last row after which a further page may follow.
-cdef enum:
-    POP_SCAN_MORE = -1
+    POP_SCAN_MORE = -1        # POP_SCAN_HEAD of a last row after which a further page may follow
 
 cdef void poll_find_names(Engine* e, int finding) noexcept nogil:
     # Asks by id for the names of partitions that other processes made. Then takes the findings.
@@ -352,8 +345,7 @@ cdef void poll_apply(Engine* e, int finding) noexcept nogil:
     elif finding == FIND_WAKING and d.incomplete:
         poll_discard(d)
     elif finding == FIND_SCAN and not d.incomplete:
-        if d.page_end > d.scanning.scan_after:
-            d.scanning.scan_after = d.page_end
+        d.scanning.scan_after = max(d.scanning.scan_after, d.page_end)
         if d.last_page:
             scanner_end(e)
         else:
@@ -383,18 +375,10 @@ cdef void poll_forget(Engine* e) noexcept nogil:
     # Forgets everything that was found on another server: all is looked for again. The answer to the statement in
     # flight will not count.
     cdef Polling* d = &e.polling
-    d.forgotten = d.finding != FIND_NOTHING
+    cdef Found* found = d.found
+    cdef int finding = d.finding if not d.applying else FIND_NOTHING      # no statement is in flight meanwhile
     scanner_release(e)
-    d.n_found = 0
-    d.n_checked = 0
-    d.leases_due_us = 0
-    d.leases_left = 0
-    d.leases_unasked = 0
-    d.snapshot = 0
-    d.looked_us = 0
-    d.due_us = 0
-    d.since = 0
-    d.writer = 0
-    d.waking_from = 0
-    d.waking_after = 0
-    d.load_after = 0
+    memset(<char*>d + sizeof(Call), 0, sizeof(Polling) - sizeof(Call))
+    d.found = found
+    d.finding = finding
+    d.forgotten = finding != FIND_NOTHING

@@ -93,19 +93,15 @@ cdef bint reclaim_slice(Retired* grave) noexcept nogil:
             catalog_free_group(g)
     elif grave.partitions != NULL:
         reclaim_partitions(&grave.partitions)
+    elif q != NULL and (q.group_list != NULL or q.all_partitions != NULL):
+        grave.groups = q.group_list       # their cursors go before the partitions that they lead to
+        grave.partitions = q.all_partitions
+        q.group_list = NULL
+        q.all_partitions = NULL
     elif q != NULL:
-        g = q.group_list
-        if g != NULL:
-            # cursors of all groups go before the partitions that they lead to
-            if reclaim_group(g):
-                q.group_list = g.next
-                catalog_free_group(g)
-        elif q.all_partitions != NULL:
-            reclaim_partitions(&q.all_partitions)
-        else:
-            grave.queues = q.next
-            catalog_free_queue(q)
-            catalog.n_queues -= 1
+        grave.queues = q.next
+        catalog_free_queue(q)
+        catalog.n_queues -= 1
     return not retire_is_empty(grave)
 
 cdef bint reclaim_group(Group* g) noexcept nogil:
@@ -133,7 +129,7 @@ cdef void reclaim_partitions(Partition** list) noexcept nogil:
     while p != NULL and n < RECLAIM_SLICE:
         if p.idset != NULL:
             idset_drop(p.idset)
-        p = p.all_next
+        p = <Partition*>p.link.next
         n += 1
     uv_mutex_unlock(&idsets.lock)
     p = list[0]
@@ -146,7 +142,7 @@ cdef void reclaim_partitions(Partition** list) noexcept nogil:
             c = p.retired_cursors
             p.retired_cursors = c.all_next
             cursor_free(c)
-        following = p.all_next
+        following = <Partition*>p.link.next
         catalog_free_partition(p)
         p = following
     uv_mutex_unlock(&book.lock)

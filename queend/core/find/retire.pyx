@@ -67,7 +67,6 @@ cdef void retire_apply(PGresult* res, PopJob** wake) noexcept nogil:
         if q.lease_us <= 0:
             q.lease_us = 60000000
         q.retry_limit = pg_int4(res, i, CATALOG_RETRY_LIMIT)
-        q.retry_delay_us = <int64_t>pg_int4(res, i, CATALOG_RETRY_DELAY) * 1000
         delay_us = <int64_t>pg_int4(res, i, CATALOG_DELAYED) * 1000000
         window_us = <int64_t>pg_int4(res, i, CATALOG_WINDOW_BUFFER) * 1000000
         if delay_us != q.delay_us or window_us != q.window_us:
@@ -156,19 +155,22 @@ cdef void retire_idle(Queue* q, int64_t cleaned, Slice last, PopJob** wake) noex
     for i in range(<int64_t>last.n // 4 - n, <int64_t>last.n // 4):
         p = catalog_partition_id(<int32_t>be32(last.p + 4 * i))
         if p != NULL and p.queue is q:
-            retire_unlink_partition(q, p)
+            p.dead = True
+            table_del(&catalog.partitions, <uint32_t>p.id)
+            catalog_unchain(&q.partitions, catalog_hash(p.name), p, &p.same_hash)
             retire_partition(q, p, wake)
 
 cdef void retire_all_partitions(Queue* q, PopJob** wake) noexcept nogil:
     # Retires all partitions of a queue that lives on, and its groups with them. A pop finds its group again, without
     # the former cursors.
-    cdef Partition* last = catalog_forget_partitions(q)
     cdef Group* g
-    if last == NULL:
+    catalog_forget_partitions(q)
+    if q.all_partitions == NULL:
         return
-    last.all_next = catalog_retired().partitions
+    q.last_partition.link.next = <Link*>catalog_retired().partitions
     catalog_retired().partitions = q.all_partitions
     q.all_partitions = NULL
+    q.last_partition = NULL
     uv_mutex_lock(&book.lock)
     while q.group_list != NULL:
         g = q.group_list
@@ -177,33 +179,12 @@ cdef void retire_all_partitions(Queue* q, PopJob** wake) noexcept nogil:
     uv_mutex_unlock(&book.lock)
     table_clear(&q.groups)
 
-cdef void retire_unlink_partition(Queue* q, Partition* p) noexcept nogil:
-    cdef uint64_t h = catalog_hash(p.name)
-    cdef Partition* at = <Partition*>table_get(&q.partitions, h)
-    p.dead = True
-    table_del(&catalog.partitions, <uint32_t>p.id)
-    if at is p:
-        if p.same_hash != NULL:
-            table_put(&q.partitions, h, p.same_hash)
-        else:
-            table_del(&q.partitions, h)
-        return
-    while at != NULL and at.same_hash is not p:
-        at = at.same_hash
-    if at != NULL:
-        at.same_hash = p.same_hash
-
 cdef void retire_partition(Queue* q, Partition* p, PopJob** wake) noexcept nogil:
     # Retires one partition of a queue that lives on. Takes book.lock.
     cdef Group* g = q.group_list
     cdef Cursor* c
-    if p.all_prev != NULL:
-        p.all_prev.all_next = p.all_next
-    else:
-        q.all_partitions = p.all_next
-    if p.all_next != NULL:
-        p.all_next.all_prev = p.all_prev
-    p.all_next = catalog_retired().partitions
+    link_del(<Links*>&q.all_partitions, &p.link)
+    p.link.next = <Link*>catalog_retired().partitions
     catalog_retired().partitions = p
     uv_mutex_lock(&book.lock)
     while g != NULL:
@@ -278,23 +259,9 @@ cdef void retire_unused(PopJob** wake) noexcept nogil:
         if g == NULL:
             return
         over -= <int>g.cursors.used
-        retire_unlink_group(g)
+        retire_unlist_group(g)
+        catalog_unchain(&g.queue.groups, catalog_hash(g.name), g, &g.same_hash)
         retire_group(g, wake)
-
-cdef void retire_unlink_group(Group* g) noexcept nogil:
-    # Takes the group out of the table of names and the list of its queue.
-    cdef Queue* q = g.queue
-    cdef uint64_t h = catalog_hash(g.name)
-    cdef Group* at = <Group*>table_get(&q.groups, h)
-    retire_unlist_group(g)
-    if at is not g:
-        while at.same_hash is not g:
-            at = at.same_hash
-        at.same_hash = g.same_hash
-    elif g.same_hash != NULL:
-        table_put(&q.groups, h, g.same_hash)
-    else:
-        table_del(&q.groups, h)
 
 cdef inline void retire_unlist_group(Group* g) noexcept nogil:
     # Takes the group out of the list of its queue, which may have thousands.

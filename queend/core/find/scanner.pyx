@@ -114,8 +114,7 @@ cdef bint scanner_apply(Polling* d, Found* f, Partition* p, int64_t wall, int64_
         # The cursor has moved since the row was read: only the head can be news.
         index_head_found(p, f.head, wake)
         if c.state == CURSOR_IDLE and c.next_offset < p.head:
-            cursor_move(c, CURSOR_READY, 0)
-            waiters_wake_cursor(c, wake)
+            cursor_wake(c, wake)
         return True
     if f.next_offset >= 0 and c.state != CURSOR_BUSY:
         c.next_offset = f.next_offset
@@ -126,8 +125,7 @@ cdef bint scanner_apply(Polling* d, Found* f, Partition* p, int64_t wall, int64_
     elif c.state == CURSOR_IDLE or c.state == CURSOR_LEASED:
         # LEASED: the answer to a claim, or to an earlier scan, may be older than the move that ended the lease. If this
         # scan is the older one, a try in vain tells.
-        cursor_move(c, CURSOR_READY, 0)
-        waiters_wake_cursor(c, wake)
+        cursor_wake(c, wake)
     return True
 
 # ---- the end of a scan -----------------------------------------------------------------------------------------------

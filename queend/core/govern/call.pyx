@@ -18,7 +18,6 @@ cdef Call* call_open(Engine* e, size_t size, int statement, Limit* limit, call_d
         return NULL           # `done` is not called
     call_begin(c, e, statement, done)
     c.limit = limit
-    c.kept = False
     return c
 
 cdef void call_begin(Call* c, Engine* e, int statement, call_done done) noexcept nogil:
@@ -26,7 +25,6 @@ cdef void call_begin(Call* c, Engine* e, int statement, call_done done) noexcept
     memset(c, 0, sizeof(Call))
     c.engine = e
     c.done = done
-    c.kept = True
     c.jobs.at = JOB_FETCHING
     c.deadline_ms = e.deadline_ms
     arena_open(&c.arena, &e.worker.chunks)
@@ -47,33 +45,23 @@ cdef bint call_send(Call* c) noexcept nogil:
     cdef Slot* slot = slotpool_take(e.slots)
     cdef Params params
     args_end(&e.args, &params, e.version)
-    call_leaves(c)
+    c.sent_us = clock_mono_us()
+    c.forgets = atomic_get64(&book.forgets)
     if slot != NULL and slot_send(slot, c.statement, &params, call_answered, c, c.deadline_ms):
         return True
     call_end(c, NULL, SLOT_TOO_LARGE if params.too_large else SLOT_NO_MEMORY if params.failed else SLOT_UNSENT)
     return False
-
-cdef bint call_send_single(Call* c, int statement) noexcept nogil:
-    # Sends the call as a statement for one: arrays of at most one element were written. Returns False if it was not
-    # sent.
-    c.statement = statement
-    args_single(&c.engine.args, &STATEMENTS[statement])
-    return call_send(c)
-
-cdef inline void call_leaves(Call* c) noexcept nogil:
-    c.sent_us = clock_mono_us()
-    c.forgets = atomic_get64(&book.forgets)
 
 cdef void call_answered(Slot* slot, void* ctx, PGresult* res, int outcome) noexcept nogil:
     call_end(<Call*>ctx, res, outcome)
 
 cdef void call_end(Call* c, PGresult* res, int outcome) noexcept nogil:
     # Ends a call, sent or not.
-    cdef bint kept = c.kept   # if so, `done` may begin the next call in its place
+    cdef bint kept = c.limit == NULL      # if so, `done` may begin the next call in its place
     c.ended_us = clock_mono_us()
     if outcome < SLOT_UNSENT:
         counter_add(&c.engine.worker.counters.statement, c.ended_us - c.sent_us)
-    if c.limit != NULL:
+    if not kept:
         limit_give(c.limit)
         if outcome < SLOT_UNSENT:
             limit_done(c.limit, c.ended_us, c.ended_us - c.sent_us, outcome == SLOT_OK)

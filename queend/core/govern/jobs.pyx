@@ -46,10 +46,6 @@ cdef inline bint job_crowded(Job* j) noexcept nogil:
     return (budget_over_share(n + 1, most, atomic_get64(&c.address.client.long_polls) + 1 if c != NULL else 0)
             or n >= (most + 7) // 8 and c != NULL and c.owed > 1)
 
-cdef inline void job_count_poll(Job* j) noexcept nogil:
-    # Counts a long poll that parks for the first time. One with a large head counts as several.
-    job_set_polls(j, 1 + <int>(j.r.arena.size // PARKED_UNIT))
-
 cdef void job_set_polls(Job* j, int stands) noexcept nogil:
     # Sets as how many long polls the job counts.
     cdef Conn* c = j.r.conn
@@ -125,6 +121,14 @@ cdef Request* job_end(Job* j) noexcept nogil:
 
 cdef void job_refuse(Job* j, int status, const char* text) noexcept nogil:
     reply_error(job_end(j), status, text)
+
+cdef void job_resolve(Job* j, const char* text) noexcept nogil:
+    # Lets a job wait for a round of look-ups. Refuses it if that was in vain JOB_TRIES times.
+    if j.tries >= JOB_TRIES:
+        job_refuse(j, 503, text)
+        return
+    j.tries += 1
+    joblist_add(&engine_of(j.r.worker).resolving, j)
 
 cdef void jobs_failed(Call* c, PGresult* res, JobList* list, const CallTexts* texts) noexcept nogil:
     # Puts each job of a failed call back into its list, or refuses it.

@@ -61,8 +61,7 @@ cdef inline bint limit_take(Limit* l) noexcept nogil:
         return False
     l.lone = l.probe_us != 0
     l.in_flight += 1
-    if l.in_flight > l.peak:
-        l.peak = l.in_flight
+    l.peak = max(l.peak, l.in_flight)
     return True
 
 cdef inline void limit_give(Limit* l) noexcept nogil:
@@ -78,6 +77,7 @@ cdef void limit_done(Limit* l, int64_t now_us, int64_t took_us, bint ok) noexcep
     # Counts a call that ended after took_us. It failed if `ok` is False: it had no answer (deadline, lost connection),
     # or one that speaks of overload (timeouts, deadlocks). Failed calls halve the limit, at most once per interval.
     # now_us is monotonic.
+    cdef double took = <double>max(took_us, 1)
     if l.config.mode == LIMIT_STATIC or took_us < 0:
         return
     if l.looked_us == 0:
@@ -90,19 +90,16 @@ cdef void limit_done(Limit* l, int64_t now_us, int64_t took_us, bint ok) noexcep
             l.limit = limit_clamp(l.limit // 2, l.config.min_limit, l.config.max_limit)
         return
     if l.probe_us:
-        limit_probe(l, now_us, <double>(took_us if took_us > 0 else 1))
+        limit_probe(l, now_us, took)
         return
-    limit_sample(l, now_us, <double>(took_us if took_us > 0 else 1))
-    l.round += 1
-    if now_us - l.looked_us >= l.config.interval_us or (l.starting and l.round >= l.limit):
-        limit_look(l, now_us)
-
-cdef void limit_sample(Limit* l, int64_t now_us, double took) noexcept nogil:
     if l.recent == 0:
         l.recent = took
     else:
         l.recent += 2.0 / (l.config.window_samples + 1) * (took - l.recent)
     limit_remember(l, now_us, took)
+    l.round += 1
+    if now_us - l.looked_us >= l.config.interval_us or (l.starting and l.round >= l.limit):
+        limit_look(l, now_us)
 
 cdef void limit_remember(Limit* l, int64_t now_us, double took) noexcept nogil:
     # Remembers a duration for limit_fastest.

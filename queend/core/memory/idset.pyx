@@ -15,8 +15,8 @@ cdef enum:
 
 cdef struct IdSets:
     uv_mutex_t lock
-    IdSet* newest
     IdSet* oldest
+    IdSet* newest
     uint64_t bytes
     uint64_t room             # bytes
     uint64_t[2] seed
@@ -41,33 +41,14 @@ cdef void idset_close() noexcept nogil:
 # 10^7 ids kept others from the lock for 108 ms. Until the move ends, both tables are searched. Cells of the old one
 # before `moved` are skipped. They stay in place, because a search ends at the first empty cell.
 
-cdef inline void idset_unlink(IdSet* r) noexcept nogil:
-    if r.newer != NULL:
-        r.newer.older = r.older
-    else:
-        idsets.newest = r.older
-    if r.older != NULL:
-        r.older.newer = r.newer
-    else:
-        idsets.oldest = r.newer
-
-cdef inline void idset_link(IdSet* r) noexcept nogil:
-    r.newer = NULL
-    r.older = idsets.newest
-    if r.older != NULL:
-        r.older.newer = r
-    else:
-        idsets.oldest = r
-    idsets.newest = r
-
 cdef void idset_used(IdSet* r) noexcept nogil:
     r.used_us = clock_mono_us()
     if idsets.newest is not r:
-        idset_unlink(r)
-        idset_link(r)
+        link_del(<Links*>&idsets.oldest, &r.link)
+        link_add(<Links*>&idsets.oldest, &r.link)
 
 cdef void idset_drop(IdSet* r) noexcept nogil:
-    idset_unlink(r)
+    link_del(<Links*>&idsets.oldest, &r.link)
     idsets.bytes -= sizeof(IdSet) + 8 * (r.size + r.old_size)
     r.partition.idset = NULL
     free(r.cells)
@@ -97,7 +78,7 @@ cdef IdSet* idset_new(Partition* p, int64_t origin) noexcept nogil:
     r.known = origin
     r.used_us = clock_mono_us()
     idsets.bytes += sizeof(IdSet) + 8 * r.size
-    idset_link(r)
+    link_add(<Links*>&idsets.oldest, &r.link)
     p.idset = r
     return r
 

@@ -23,18 +23,21 @@ cdef void rowcache_close() noexcept nogil:
 
 cdef bint rowcache_wanted(Partition* p, int64_t base, int64_t head) noexcept nogil:
     # Returns True if a group's cursor stands among the kept rows and records base … head - 1: it will read them soon.
-    cdef Group* g = p.queue.group_list
-    cdef Cursor* c
     cdef int64_t start = base
     if rowcache.most == 0 or queue_holds_back(p.queue) or p.queue.ttl_us:
         return False
     if p.cache_last != NULL and p.cache_last.base + p.cache_last.n == base:
         start = p.cache_first.base
+    return rowcache_awaited(p, start, head)
+
+cdef bint rowcache_awaited(Partition* p, int64_t start, int64_t stop) noexcept nogil:
+    # Returns True if a group's cursor stands at one of the offsets from `start` to before `stop`.
+    cdef Group* g = p.queue.group_list
+    cdef Cursor* c
     while g != NULL:
-        if not g.dead:
-            c = <Cursor*>table_get(&g.cursors, <uint32_t>p.id)
-            if c != NULL and c.next_offset >= start and c.next_offset < head:
-                return True
+        c = <Cursor*>table_get(&g.cursors, <uint32_t>p.id) if not g.dead else NULL
+        if c != NULL and start <= c.next_offset < stop:
+            return True
         g = g.next
     return False
 
@@ -57,12 +60,7 @@ cdef void rowcache_add(CachedRow* r, int64_t now) noexcept nogil:
     else:
         p.cache_first = r
     p.cache_last = r
-    r.prev = rowcache.last
-    if rowcache.last != NULL:
-        rowcache.last.next = r
-    else:
-        rowcache.first = r
-    rowcache.last = r
+    link_add(<Links*>&rowcache.first, &r.link)
     rowcache.bytes += r.bytes
     rowcache_evict(now)
 
@@ -77,11 +75,6 @@ cdef CachedRow* rowcache_find(Partition* p, int64_t offset, int64_t now) noexcep
         r = r.newer
     return r if now - r.kept_us < ROWCACHE_AGE_US else NULL
 
-cdef inline void rowcache_unref(CachedRow* r) noexcept nogil:
-    r.refs -= 1
-    if r.refs == 0 and r.dropped:
-        free(r)
-
 cdef void rowcache_release(Claim* c) noexcept nogil:
     # Releases the rows of a claim, if its records are in memory. Requires book.lock.
     cdef CachedRow* r = c.cached
@@ -89,7 +82,9 @@ cdef void rowcache_release(Claim* c) noexcept nogil:
     c.cached = NULL
     while r != NULL:
         newer = popjob_next(c, r)
-        rowcache_unref(r)
+        r.refs -= 1
+        if r.refs == 0 and r.dropped:
+            free(r)
         r = newer
 
 cdef void rowcache_release_all(PopJob* j) noexcept nogil:
@@ -112,17 +107,8 @@ cdef void rowcache_evict(int64_t now) noexcept nogil:
 
 cdef void rowcache_passed(Partition* p) noexcept nogil:
     # Drops the oldest rows of a partition up to one in which a group's cursor stands. Called after a cursor moved on.
-    cdef Group* g
-    cdef Cursor* c
-    while p.cache_first != NULL:
-        g = p.queue.group_list
-        while g != NULL:
-            if not g.dead:
-                c = <Cursor*>table_get(&g.cursors, <uint32_t>p.id)
-                if (c != NULL and c.next_offset >= p.cache_first.base
-                        and c.next_offset < p.cache_first.base + p.cache_first.n):
-                    return
-            g = g.next
+    while (p.cache_first != NULL
+            and not rowcache_awaited(p, p.cache_first.base, p.cache_first.base + p.cache_first.n)):
         rowcache_drop(p)
 
 cdef void rowcache_drop(Partition* p) noexcept nogil:
@@ -131,14 +117,7 @@ cdef void rowcache_drop(Partition* p) noexcept nogil:
     p.cache_first = r.newer
     if p.cache_first == NULL:
         p.cache_last = NULL
-    if r.prev != NULL:
-        r.prev.next = r.next
-    else:
-        rowcache.first = r.next
-    if r.next != NULL:
-        r.next.prev = r.prev
-    else:
-        rowcache.last = r.prev
+    link_del(<Links*>&rowcache.first, &r.link)
     rowcache.bytes -= r.bytes
     r.dropped = True
     if r.refs == 0:

@@ -70,12 +70,7 @@ cdef Unacked* unacked_begin(Claim* claim) noexcept nogil:
     h.place = claim.place
     h.bytes = bytes
     h.ids = <unsigned char*>h + sizeof(Unacked)
-    h.older = unacked.newest
-    if unacked.newest != NULL:
-        unacked.newest.newer = h
-    else:
-        unacked.oldest = h
-    unacked.newest = h
+    link_add(<Links*>&unacked.oldest, &h.link)
     unacked.bytes += bytes
     while unacked.bytes > UNACKED_BYTES and unacked.oldest is not h:
         unacked_forget(unacked.oldest)
@@ -166,14 +161,7 @@ cdef void unacked_over(uint64_t key) noexcept nogil:
 
 cdef void unacked_forget(Unacked* h) noexcept nogil:
     table_del(&unacked.table, h.key)
-    if h.older != NULL:
-        h.older.newer = h.newer
-    else:
-        unacked.oldest = h.newer
-    if h.newer != NULL:
-        h.newer.older = h.older
-    else:
-        unacked.newest = h.older
+    link_del(<Links*>&unacked.oldest, &h.link)
     unacked.bytes -= h.bytes
     free(h)
 
@@ -200,11 +188,7 @@ cdef bint unacked_feed_begin(Feed* f, Cursor* c, const unsigned char* lease, int
     x.cursor = c
     x.n = n
     memcpy(x.lease, lease, 16)
-    x.prev = NULL
-    x.next = f.out
-    if f.out != NULL:
-        f.out.prev = x
-    f.out = x
+    link_add(<Links*>&f.out, &x.link)
     c.fed = x
     if not c.dead:            # the group of a dead cursor may be freed first
         c.group.n_fed += 1
@@ -227,23 +211,9 @@ cdef void unacked_feed_end(Cursor* c) noexcept nogil:
         f.posted = thread_post(&f.worker.inbox, &f.msg)
 
 cdef void unacked_feed_drop(FeedLease* x) noexcept nogil:
-    cdef FeedLease* y = unacked_feed_find(x.lease)
-    if y is x and x.alike != NULL:
-        table_put(&feed_leases, unacked_feed_key(x.lease), x.alike)
-    elif y is x:
-        table_del(&feed_leases, unacked_feed_key(x.lease))
-    else:
-        while y != NULL and y.alike is not x:
-            y = y.alike
-        if y != NULL:
-            y.alike = x.alike
+    catalog_unchain(&feed_leases, unacked_feed_key(x.lease), x, &x.alike)
     x.cursor.fed = NULL
     if not x.cursor.dead:
         x.cursor.group.n_fed -= 1
-    if x.prev != NULL:
-        x.prev.next = x.next
-    else:
-        x.feed.out = x.next
-    if x.next != NULL:
-        x.next.prev = x.prev
+    link_del(<Links*>&x.feed.out, &x.link)
     free(x)

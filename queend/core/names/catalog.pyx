@@ -48,14 +48,6 @@ cdef void catalog_open() noexcept nogil:
     memset(epoch_outside, 0, sizeof(epoch_outside))
     uv_rwlock_init(&catalog.lock)
 
-cdef Tally* catalog_tally() noexcept nogil:
-    # Returns zeroed tallies, one per worker; NULL if memory ran out.
-    cdef void* at = aligned_alloc(64, <size_t>tally_workers * sizeof(Tally))
-    if at == NULL:
-        return NULL
-    memset(at, 0, <size_t>tally_workers * sizeof(Tally))
-    return <Tally*>at
-
 cdef inline uint64_t catalog_hash(Slice name) noexcept nogil:
     return slice_hash(name, hash_seed) | 1
 
@@ -89,6 +81,7 @@ cdef Queue* catalog_add_queue(int32_t id, Slice name) noexcept nogil:
     # Returns NULL if memory ran out or the answer is outdated: the job that misses the name asks again.
     cdef Queue* q = catalog_queue(name)
     cdef uint64_t h = catalog_hash(name)
+    cdef Slice ns
     if q != NULL:
         if q.id == id:
             return q
@@ -99,9 +92,14 @@ cdef Queue* catalog_add_queue(int32_t id, Slice name) noexcept nogil:
     if q == NULL:
         return NULL
     q.id = id
-    q.tally = catalog_tally()
+    q.tally = <Tally*>aligned_alloc(64, <size_t>tally_workers * sizeof(Tally))
+    if q.tally != NULL:
+        memset(q.tally, 0, <size_t>tally_workers * sizeof(Tally))
     q.name = slice_keep(name)
-    catalog_derive(name, &q.ns, &q.task)
+    # as creation by push stores them: the first and the second part of the name, separated by dots
+    ns = slice_until(name, b'.')
+    q.ns = slice_keep(ns)
+    q.task = slice_keep(slice_until(slice_from(name, min(ns.n + 1, name.n)), b'.'))
     q.same_hash = <Queue*>table_get(&catalog.by_name, h)
     if (q.tally == NULL or q.name.p == NULL or q.ns.p == NULL or q.task.p == NULL
         or not table_put(&catalog.by_id, <uint32_t>id, q)
@@ -116,17 +114,9 @@ cdef Queue* catalog_add_queue(int32_t id, Slice name) noexcept nogil:
     q.lease_us = 300000000
     q.retry_limit = 3
     # The epoch is 0, that of a new queue. If the queue has another one, the next reload forgets what came in between.
-    q.retry_delay_us = 1000000
     q.next = catalog.list
     catalog.list = q
     return q
-
-cdef void catalog_derive(Slice name, Slice* ns, Slice* task) noexcept nogil:
-    # Sets namespace and task as creation by push stores them: the first and the second part of the name, separated by
-    # dots.
-    cdef Slice first = slice_until(name, b'.')
-    ns[0] = slice_keep(first)
-    task[0] = slice_keep(slice_until(slice_from(name, min(first.n + 1, name.n)), b'.'))
 
 cdef Partition* catalog_add_partition(Queue* q, int32_t id, Slice name) noexcept nogil:
     cdef Partition* p = catalog_partition_id(id)
@@ -148,10 +138,7 @@ cdef Partition* catalog_add_partition(Queue* q, int32_t id, Slice name) noexcept
     p.queue = q
     uuid_serial(catalog.seed, b'p', id, uuid)
     uuid_format(uuid, p.uuid)
-    p.all_next = q.all_partitions
-    if p.all_next != NULL:
-        p.all_next.all_prev = p
-    q.all_partitions = p
+    link_add(<Links*>&q.all_partitions, &p.link)
     catalog.n_partitions += 1
     return p
 
@@ -233,14 +220,6 @@ cdef Group* catalog_group_id(Queue* q, int32_t id) noexcept nogil:
         g = g.next
     return g
 
-cdef Queue* catalog_names(Slice queue, Slice group, Slice partition, Group** g, Partition** p) noexcept nogil:
-    # Looks up what a pop names and returns the queue; unknown objects are NULL. A partition is looked up only if it is
-    # named and the group is known (else p is NULL).
-    cdef Queue* q = catalog_queue(queue)
-    g[0] = catalog_group(q, group) if q != NULL else NULL
-    p[0] = catalog_partition(q, partition) if g[0] != NULL and partition.p != NULL else NULL
-    return q
-
 cdef Partition* catalog_ids(int32_t partition, Slice group, Group** g) noexcept nogil:
     # Looks up what an acknowledgment names: a partition by id, which is returned, and a group of its queue.
     cdef Partition* p = catalog_partition_id(partition)
@@ -262,24 +241,28 @@ cdef bint catalog_paused(Queue* q, int32_t group) noexcept nogil:
 cdef inline Retired* catalog_retired() noexcept nogil:
     return &catalog.retired[epoch_now & 1]
 
+cdef void catalog_unchain(Table* t, uint64_t h, void* one, void* link) noexcept nogil:
+    # Takes an entry out of the chain of those with its hash. link: its pointer to the next one, which stands at the
+    # same place in all entries of the table.
+    cdef size_t at = <size_t>(<char*>link - <char*>one)
+    cdef void* following = (<void**>link)[0]
+    cdef char* before = <char*>table_get(t, h)
+    if before is not <char*>one:
+        while before != NULL and (<void**>(before + at))[0] is not one:
+            before = <char*>(<void**>(before + at))[0]
+        if before != NULL:
+            (<void**>(before + at))[0] = following
+    elif following != NULL:
+        table_put(t, h, following)
+    else:
+        table_del(t, h)
+
 cdef void catalog_retire(Queue* q) noexcept nogil:
     # Retires a queue with all that belongs to it.
-    cdef Queue* at
     cdef Queue** link
-    cdef uint64_t h = catalog_hash(q.name)
     q.dead = True
     q.changed = True
-    at = <Queue*>table_get(&catalog.by_name, h)
-    if at is q:
-        if q.same_hash != NULL:
-            table_put(&catalog.by_name, h, q.same_hash)
-        else:
-            table_del(&catalog.by_name, h)
-    else:
-        while at != NULL and at.same_hash is not q:
-            at = at.same_hash
-        if at != NULL:
-            at.same_hash = q.same_hash
+    catalog_unchain(&catalog.by_name, catalog_hash(q.name), q, &q.same_hash)
     table_del(&catalog.by_id, <uint32_t>q.id)
     catalog_forget_partitions(q)
     link = &catalog.list
@@ -298,17 +281,14 @@ cdef void catalog_retire(Queue* q) noexcept nogil:
     q.next = catalog_retired().queues
     catalog_retired().queues = q
 
-cdef Partition* catalog_forget_partitions(Queue* q) noexcept nogil:
-    # Removes all partitions of a queue from the tables of names and ids. Returns the last of them.
-    cdef Partition* last = NULL
+cdef void catalog_forget_partitions(Queue* q) noexcept nogil:
+    # Removes all partitions of a queue from the tables of names and ids.
     cdef Partition* p = q.all_partitions
     while p != NULL:
         p.dead = True
         table_del(&catalog.partitions, <uint32_t>p.id)
-        last = p
-        p = p.all_next
+        p = <Partition*>p.link.next
     table_free(&q.partitions)
-    return last
 
 # ---- sizes -----------------------------------------------------------------------------------------------------------
 # Sizes of queues with a bound (maxSize), as far as they were asked for; push/capacity counts between answers. In:
@@ -366,7 +346,3 @@ cdef SharedInt64 reload_of        # when the last reload that was answered began
 cdef void catalog_want_reload(Worker* w) noexcept nogil:
     # Wants a reload of the catalog. The process runs one reload at a time; all workers hear of its end.
     engine_of(w).want_reload = True
-
-cdef bint catalog_reload_allowed() noexcept nogil:
-    # Returns True if an unknown name may cause a reload: at most one every 200 ms.
-    return catalog.version == VERSION_NONE or clock_mono_us() - reload_at > 200000

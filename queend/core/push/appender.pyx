@@ -28,10 +28,8 @@ cdef bint appender_open(Process* p) noexcept nogil:
     n_appenders = n
     appenders_all = 2 * n
     for i in range(n):
-        appenders[i].index = i
         appenders[i].side = &appenders[n + i]
-        appenders[n + i].index = n + i
-        appenders[n + i].main = &appenders[i]
+        appenders[n + i].main = appenders[i].main = &appenders[i]
         appenders[i].worker = p.workers[i % p.n]
         appenders[n + i].worker = appenders[i].worker
         linger_of_type(&p.settings, &appenders[i].linger, TYPE_PUSH, &LINGER_PUSH)
@@ -43,10 +41,6 @@ cdef inline int appender_count(Worker* w) noexcept nogil:
     # Returns the number of appenders that work in w.
     cdef int workers = w.settings.workers
     return n_appenders // workers + (w.index < n_appenders % workers)
-
-cdef inline Appender* appender_main(Appender* s) noexcept nogil:
-    # Returns the appender that keeps the pushers: s itself, or the appender whose id loader s is.
-    return s if s.main == NULL else s.main
 
 cdef void appender_close() noexcept nogil:
     global appenders
@@ -83,44 +77,37 @@ cdef bint appender_lingers(Appender* s) noexcept nogil:
 
 cdef PushBatch* appender_next(Appender* s) noexcept nogil:
     cdef PushBatch* b = s.resend
+    cdef PushPartition* g
     s.retry_at = 0
     if b != NULL:
         s.resend = b.next
         b.next = NULL
         return b
-    b = appender_take(s)
-    if appender_main(s).pushers != NULL:
-        pushers_turn(appender_main(s))
-    return b
-
-cdef PushBatch* appender_take(Appender* s) noexcept nogil:
-    # Takes the batch that was gathered. The partitions gather in the next batch from now on.
-    cdef PushBatch* b = s.gather
-    cdef PushPartition* g = b.first
+    b = s.gather
+    g = b.first
     s.gather = NULL
     s.linger.expected = 0
     while g != NULL:
-        g.partition.gathering = NULL
+        g.partition.gathering = NULL      # it gathers in the next batch from now on
         g = g.next
+    if s.main.pushers != NULL:
+        pushers_turn(s.main)
     return b
 
 cdef void appender_send(Appender* s, PushBatch* b) noexcept nogil:
     # Encodes and sends a batch. A batch that could not be sent is kept for later.
     cdef Engine* e = engine_of(s.worker)
     cdef PushArgs* a = <PushArgs*>e.args.at
-    if catalog.n_sealed or catalog.n_limited:
-        requeue_unfit(s, b)
-        if b.first == NULL:
-            appender_drop(s, b)
-            return
-    if b.incarnation != catalog.incarnation:
-        # The batch gathered for partitions of a server that was replaced: they are looked up on the new one.
+    if catalog.n_sealed or catalog.n_limited or b.incarnation != catalog.incarnation:
+        # Some items may have to be sealed, or need room (push/capacity). The database takes a batch only under a
+        # version of the catalog that this process knows by now. So this process knows all such items too. If the server
+        # was replaced, the partitions are looked up on the new one.
         b.incarnation = catalog.incarnation
         requeue_evict(s, b)
         if b.first == NULL:
             appender_drop(s, b)
             return
-    if s.main != NULL and idloader_load(s, b):
+    if s.main is not s and idloader_load(s, b):
         return
     if b.since_us == 0:
         b.since_us = clock_mono_us()
@@ -128,23 +115,24 @@ cdef void appender_send(Appender* s, PushBatch* b) noexcept nogil:
         results_fail_all(s, b, FAILED_UNREACHED)
         return
     s.flying = b
-    if s.main == NULL:
+    if s.main is s:
         e.slots.free_streams -= 1
     call_begin(&s.call, e, STMT_PUSH_DUE if b.scheduled else STMT_PUSH, appender_done)
     if spool.on and b.hurried:
         s.call.deadline_ms = min(s.call.deadline_ms, ANSWER_MS)
     if b.has_other:
         idset_batch_known(b, &a.known)
-    if handover_begin(s, b, &a.claims) and b.has_other:
+    if handover_choose(s, b) and b.has_other:
         idset_batch_known(b, &a.known)  # the batch may have fewer rows now
+    handover_encode(s, b, &a.claims)
     logend_choose(b, slotpool_take(e.slots))
     rows_encode(b, &a.rows, &a.known, &a.hint, &e.pack)
     arg_bool(&a.compares, not b.uncompressed)
     s.worker.counters.op[OP_PUSH].calls += 1
     if b.n_chunks == 1 and b.n_claims <= 1 and a.known.look_row.n == 0 and not b.scheduled:
-        call_send_single(&s.call, STMT_PUSH_ONE)
-    else:
-        call_send(&s.call)
+        s.call.statement = STMT_PUSH_ONE      # arrays of at most one element were written
+        args_single(&e.args, &STATEMENTS[<int>STMT_PUSH_ONE])
+    call_send(&s.call)
 
 cdef inline void appender_first(Appender* s, PushBatch* b) noexcept nogil:
     # Puts a batch before everything that was gathered.
@@ -169,7 +157,7 @@ cdef void appender_done(Call* c, PGresult* res, int outcome) noexcept nogil:
     cdef PushBatch* b = s.flying
     cdef PushBatch* again
     s.flying = NULL
-    if s.main == NULL:
+    if s.main is s:
         c.engine.slots.free_streams += 1
     if outcome != SLOT_OK:
         appender_error(s, b, res, outcome)
@@ -187,13 +175,13 @@ cdef void appender_done(Call* c, PGresult* res, int outcome) noexcept nogil:
     idset_batch_learn(b, res)
     logend_learn(b, res, s.call.sent_us)
     if appender_refuses(res):
-        if s.main == NULL:
+        if s.main is s:
             idloader_take(s, b, res)
         results_compare(b, res)
         again = requeue_refused(s, b, res)
         if again != NULL:
             appender_first(s, again)
-    if s.main != NULL:
+    if s.main is not s:
         idloader_return(s, b)
     appender_answered(s, b)
     s.leaving = True

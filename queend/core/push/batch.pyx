@@ -5,10 +5,16 @@
 
 # ---- the batch and its push partitions -------------------------------------------------------------------------------
 
-cdef PushBatch* batch_new(Appender* s) noexcept nogil:
+cdef PushBatch* batch_new(Appender* s, const PushBatch* of) noexcept nogil:
+    # Returns an empty batch. of: the batch of which it takes over a part, NULL: none.
     cdef PushBatch* b = <PushBatch*>calloc(1, sizeof(PushBatch))
     if b != NULL:
         arena_open(&b.arena, &s.worker.chunks)
+    if b != NULL and of != NULL:
+        b.since_us = of.since_us
+        b.check_ids = of.check_ids
+        b.hurried = of.hurried
+        b.uncompressed = of.uncompressed
     return b
 
 cdef void batch_free(PushBatch* b) noexcept nogil:
@@ -22,25 +28,15 @@ cdef PushPartition* batch_partition(PushBatch* b, Partition* p) noexcept nogil:
     if g == NULL:
         return NULL
     g.partition = p
-    if b.last != NULL:
-        b.last.next = g
-    else:
-        b.first = g
-    b.last = g
+    link_add(<Links*>&b.first, <Link*>g)
     g.breadth = 1 + p.queue.n_groups // PARTITION_GROUPS
     b.breadth += g.breadth
     b.n_partitions += 1
     return g
 
-cdef void batch_unlink(PushBatch* b, PushPartition* before, PushPartition* g) noexcept nogil:
-    # Removes g from the batch and from its counts n_groups and n_items; `bytes` stays. The push partition `before`
-    # stands before g; NULL if g is the first.
-    if before != NULL:
-        before.next = g.next
-    else:
-        b.first = g.next
-    if b.last is g:
-        b.last = before
+cdef void batch_unlink(PushBatch* b, PushPartition* g) noexcept nogil:
+    # Removes g from the batch and from its counts n_partitions and n_items; `bytes` stays.
+    link_del(<Links*>&b.first, <Link*>g)
     b.breadth -= g.breadth
     b.n_partitions -= 1
     b.n_items -= g.n
@@ -89,7 +85,7 @@ cdef bint batch_take(Appender* s, PushPart* part, Pusher* of) noexcept nogil:
             continue
         to = s.side if p.in_loader else s
         if to.gather == NULL:
-            to.gather = batch_new(to)
+            to.gather = batch_new(to, NULL)
             if to.gather != NULL:
                 to.gather.incarnation = catalog.incarnation
                 to.gather.begun_us = clock_mono_us() if s.linger.patient else 0
@@ -167,21 +163,13 @@ cdef void batch_place(PushBatch* b, PushPartition* g, PushItem* it) noexcept nog
         g.has_other = True
     if it.id_kind != ID_MADE:
         g.has_client = True
-    batch_chain(g, it)
+    link_append(<void**>&g.first, it)
     g.n += 1
     g.bytes += it.payload.n
     b.n_items += 1
     b.bytes += it.payload.n + 64
     if g.slots != NULL:
         batch_hash_add(b, g, it)
-
-cdef inline void batch_chain(PushPartition* g, PushItem* it) noexcept nogil:
-    it.next = NULL
-    if g.last != NULL:
-        g.last.next = it
-    else:
-        g.first = it
-    g.last = it
 
 cdef inline void batch_range(PushPartition* g, const unsigned char* id) noexcept nogil:
     # Widens the range of the push partition by a version-7 id.

@@ -23,20 +23,17 @@ cdef inline int64_t capacity_left(Queue* q) noexcept nogil:
     cdef int64_t left = q.max_size - q.capacity.answer - q.capacity.taken
     return 0 if left < 0 else (left if left < q.max_size else q.max_size)
 
-cdef inline bint capacity_old(Queue* q, int64_t now) noexcept nogil:
-    # Returns True if the last answer is too old to admit records. The less room it leaves, the sooner it is too old.
+cdef inline bint capacity_asks(Queue* q, const Job* j, bint refuses, int64_t now) noexcept nogil:
+    # Returns True if the size has to be asked for: the last answer is too old to admit records. The less room it
+    # leaves, the sooner it is too old. refuses: to refuse some, an answer must be newer than the request, or expensive.
     cdef Capacity* c = &q.capacity
     cdef int64_t most = q.max_size      # read once: a reload beside may take the bound away
-    return (c.asked_us == 0 or most <= 0
-            or now - c.asked_us > CAPACITY_SHARE * c.took_us + CAPACITY_AGE_US * capacity_left(q) // most)
-
-cdef inline bint capacity_recent(Capacity* c, int64_t now, int64_t since) noexcept nogil:
-    # Returns True if the last answer is new enough to refuse a request that came at `since`.
-    return c.asked_us >= since or (c.took_us > CAPACITY_CHEAP_US and now - c.asked_us < CAPACITY_SHARE * c.took_us)
-
-cdef inline int capacity_room(Queue* q, int n) noexcept nogil:
-    # Returns for how many of n records there is room. Requires capacity_lock.
-    return n if capacity_left(q) >= n else <int>capacity_left(q)
+    cdef int64_t age = now - c.asked_us
+    if j.tries >= JOB_TRIES:
+        return False
+    if c.asked_us == 0 or most <= 0 or age > CAPACITY_SHARE * c.took_us + CAPACITY_AGE_US * capacity_left(q) // most:
+        return True
+    return refuses and c.asked_us < j.born_us and (c.took_us <= CAPACITY_CHEAP_US or age >= CAPACITY_SHARE * c.took_us)
 
 # ---- pushes ----------------------------------------------------------------------------------------------------------
 
@@ -59,10 +56,8 @@ cdef bint capacity_admit(Worker* w, PushJob* j) noexcept nogil:
             link = &it.next
             continue
         n = req_item_count(it)
-        room = n if j.drain else capacity_room(q, n)      # the failover buffer's records were accepted before
-        if (not j.drain and j.job.tries < JOB_TRIES
-                and (capacity_old(q, now)
-                     or (room < n and not capacity_recent(&q.capacity, now, j.job.born_us)))):
+        room = n if j.drain else <int>min(n, capacity_left(q))    # the failover buffer's records were accepted before
+        if not j.drain and capacity_asks(q, &j.job, room < n, now):
             q.capacity.wanted = True
             wait = True
             break
@@ -175,9 +170,7 @@ cdef int capacity_transaction(TxJob* j) noexcept nogil:
             it = j.req.ops[i].push
             q = it.partition.queue
             if q.max_size > 0:
-                if (j.job.tries < JOB_TRIES
-                        and (capacity_old(q, now)
-                             or (capacity_left(q) == 0 and not capacity_recent(&q.capacity, now, j.job.born_us)))):
+                if capacity_asks(q, &j.job, capacity_left(q) == 0, now):
                     q.capacity.wanted = True
                     fault = CAPACITY_UNKNOWN
                 elif capacity_left(q) == 0:

@@ -13,12 +13,6 @@ cdef enum:
 # (committed + 1 = base), free of leases and pauses. The row is locked with SKIP LOCKED. So it claims what a pop after
 # the commit would. If anything differs, it claims nothing and the waiter is woken.
 
-cdef bint handover_begin(Appender* s, PushBatch* b, ClaimArgs* a) noexcept nogil:
-    # Chooses the pops that a batch serves and encodes their claims. Returns True if the batch has become shorter.
-    cdef bint shorter = handover_choose(s, b)
-    handover_encode(s, b, a)
-    return shorter
-
 cdef bint handover_choose(Appender* s, PushBatch* b) noexcept nogil:
     # Chooses the pops that a batch serves. Requires that the batch is cut into rows. Returns True if the batch has
     # become shorter: it keeps the records for as many waiters as one call serves. These are committed and delivered
@@ -54,7 +48,6 @@ cdef bint handover_choose(Appender* s, PushBatch* b) noexcept nogil:
         for i in range(b.n_claims):
             if linger_crowd(b.n_jobs, b.claims[i].cursor.group.n_handing):
                 b.claims[i].cursor.group.busy_at = clock_mono_us()
-        for i in range(b.n_claims):
             b.claims[i].job.group.handing = NULL
             b.claims[i].cursor.group.n_handing = 0
     uv_mutex_unlock(&book.lock)
@@ -157,8 +150,7 @@ cdef void handover_book(PushBatch* b, int64_t now, PopJob** wake) noexcept nogil
     for i in range(b.n_claims):
         c = b.claims[i]
         c.first = c.pushed.first.offset
-        if c.pushed.head > c.cursor.partition.head:
-            c.cursor.partition.head = c.pushed.head
+        c.cursor.partition.head = max(c.cursor.partition.head, c.pushed.head)
         if c.made:
             claim_made(c, False, NULL, now, wake)     # the client may have left: its own worker finds out
         else:
@@ -205,7 +197,9 @@ cdef int handover_write(Worker* w, Buf* out, PopJob* j) noexcept nogil:
         left = c.take
         while left:
             it = records.it
-            if d.framed and records.at == 0 and handover_framed(it, left):
+            # a run is sent as its client framed it; a stored frame does not name its producer
+            if (d.framed and records.at == 0 and it.run != NULL and it.run.codec == BODY_FRAMES and it.sub.n == 0
+                    and left >= it.run.n // FRAMED_WASTE):
                 d.n += it.run.n if it.run.n < left else left
                 left -= it.run.n if it.run.n < left else left
                 popreply_frames_stored(&d.frames, it.offset, it.created_us, it.run.n, it.run.stored,
@@ -217,21 +211,21 @@ cdef int handover_write(Worker* w, Buf* out, PopJob* j) noexcept nogil:
                 left -= 1
     return delivery_end(&d)
 
-cdef inline bint handover_framed(PushItem* it, int wanted) noexcept nogil:
-    # Returns True if a run is sent as its client framed it. A stored frame does not name its producer.
-    return (it.run != NULL and it.run.codec == BODY_FRAMES and it.sub.n == 0
-            and wanted >= it.run.n // FRAMED_WASTE)
-
 # ---- on the waiter's own worker --------------------------------------------------------------------------------------
 
 cdef void handover_end(PopJob* j) noexcept nogil:
-    cdef Request* r = j.job.r
+    # Sends the answer, or gives the leases back if the client left meanwhile.
+    cdef Engine* e = engine_of(j.job.r.worker)
     popjob_adopt(j)
-    heap_del(&engine_of(r.worker).deadlines, &j.deadline)
-    delivery_send(j, j.n_handed)
+    heap_del(&e.deadlines, &j.deadline)
+    if j.client_gone:
+        claim_give_back(e, j)
+        popend_forget(j)
+    else:
+        delivery_send(j, j.n_handed)
 
 cdef void handover_arrive(Worker* w, InboxMsg* m) noexcept nogil:
-    # Sends an answer that arrives from the appender's thread. If the client left meanwhile, gives the leases back.
+    # Takes an answer that arrives from the appender's thread.
     cdef PopJob* j = <PopJob*>m
     cdef Buf* out
     if not j.client_gone:
@@ -239,11 +233,5 @@ cdef void handover_arrive(Worker* w, InboxMsg* m) noexcept nogil:
         buf_put(out, j.handed.data, j.handed.len)
         if j.handed.failed:
             out.failed = True
-        buf_free(&j.handed)
-        handover_end(j)
-        return
     buf_free(&j.handed)
-    popjob_adopt(j)
-    heap_del(&engine_of(w).deadlines, &j.deadline)
-    claim_give_back(engine_of(w), j)
-    popend_forget(j)
+    handover_end(j)

@@ -47,7 +47,7 @@ cdef void idloader_move(Appender* s, PushBatch* b, PushPartition* g) noexcept no
     cdef PushPartition* gathered = g.partition.gathering
     cdef PushPartition* to
     if side.gather == NULL:
-        side.gather = batch_new(side)
+        side.gather = batch_new(side, NULL)
     to = batch_partition(side.gather, g.partition) if side.gather != NULL else NULL
     if to == NULL:
         return                # out of memory: s sends the push partition again
@@ -64,14 +64,9 @@ cdef void idloader_move(Appender* s, PushBatch* b, PushPartition* g) noexcept no
     g.partition.in_loader = True
 
 cdef void idloader_pour(PushBatch* b, PushPartition* g, PushBatch* into, PushPartition* to) noexcept nogil:
-    cdef PushPartition* before = NULL
-    cdef PushPartition* at = b.first
     into.check_ids = into.check_ids or b.check_ids
     into.hurried = into.hurried or b.hurried
-    while at is not g:
-        before = at
-        at = at.next
-    batch_unlink(b, before, g)
+    batch_unlink(b, g)
     b.bytes -= min(g.bytes, b.bytes)
     batch_pour(g, into, to)
 
@@ -112,7 +107,10 @@ cdef void idloader_loaded(Call* c, PGresult* res, int outcome) noexcept nogil:
     cdef PushPartition* g = s.learning
     cdef Slice seen
     if outcome != SLOT_OK or PQntuples(res) == 0:
-        idloader_failed(s, b)
+        g.learn = False       # the push itself shows what is wrong
+        s.flying = NULL
+        appender_first(s, b)
+        s.retry_at = clock_mono_us() + 20000
         return
     seen = pg_bytes(res, 0, IDS_LEARN_SEEN)
     uv_mutex_lock(&idsets.lock)
@@ -122,13 +120,6 @@ cdef void idloader_loaded(Call* c, PGresult* res, int outcome) noexcept nogil:
     uv_mutex_unlock(&idsets.lock)
     s.flying = NULL
     appender_send(s, b)
-
-cdef void idloader_failed(Appender* s, PushBatch* b) noexcept nogil:
-    # Puts the batch back after a read that failed. The push itself then shows what is wrong.
-    s.learning.learn = False
-    s.flying = NULL
-    appender_first(s, b)
-    s.retry_at = clock_mono_us() + 20000
 
 # ---- partitions go back ----------------------------------------------------------------------------------------------
 
@@ -148,7 +139,7 @@ cdef void idloader_return(Appender* side, PushBatch* b) noexcept nogil:
         if p.gathering == NULL:
             continue
         if s.gather == NULL:
-            s.gather = batch_new(s)
+            s.gather = batch_new(s, NULL)
         to = batch_partition(s.gather, p) if s.gather != NULL else NULL
         if to == NULL:
             p.in_loader = True

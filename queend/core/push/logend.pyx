@@ -9,12 +9,8 @@ cdef enum:
     HEAD_EXCLUSIVE = 8            # pushes in a row without another writer before a head is named
     HEAD_CONFLICTS = 3            # conflicts that each multiply that number by 16, at most
 
-cdef inline int64_t logend_id_us(const unsigned char* id) noexcept nogil:
-    # Returns the time of a version-7 id.
-    return <int64_t>(be64(id) >> 16) * 1000
-
 cdef inline bint logend_id_recent(const unsigned char* id, int64_t now_us) noexcept nogil:
-    cdef int64_t at = logend_id_us(id)
+    cdef int64_t at = <int64_t>(be64(id) >> 16) * 1000        # the time of a version-7 id
     return now_us - HEAD_RECENT_US <= at <= now_us + HEAD_RECENT_US
 
 cdef inline const unsigned char* logend_high(PushPartition* g) noexcept nogil:

@@ -15,26 +15,22 @@ PUSH_JOB.fails_fast = True
 
 cdef void push_submit(Worker* w, Request* r, int route) noexcept nogil:
     r.op = OP_PUSH
-    offload_job(w, r, sizeof(PushJob), push_read_events if route == ROUTE_EVENTS else push_read_body, push_taken)
+    offload_job(w, r, sizeof(PushJob), push_read_body, push_taken)
 
 cdef bint push_read_body(Request* r, void* job, Tools* t) noexcept nogil:
     cdef PushReq* q = &(<PushJob*>job).req
-    if not pushitems_read(r.headers_raw, r.query, r.body, t.unzip, &r.arena, t.uuids, t.settings, q, &t.error):
+    if r.route.route == ROUTE_EVENTS:
+        if not eventitem_read(r.headers_raw, r.asks & ASK_TRACE, r.path, r.query, r.body, &r.arena,
+                              t.settings.max_items, q, &t.error):
+            return False
+    elif not pushitems_read(r.headers_raw, r.query, r.body, t.unzip, &r.arena, t.uuids, t.settings, q, &t.error):
         return False
-    if r.asks & ASK_TRACE:
+    elif r.asks & ASK_TRACE:
         trace_items(r.headers_raw, &r.arena, q.items, q.n)
-    return not r.asks & ASK_KEY or ident_key_apply(r.headers_raw, r.grant, &r.arena, q, &t.error)
-
-cdef bint push_read_events(Request* r, void* job, Tools* t) noexcept nogil:
-    cdef PushReq* q = &(<PushJob*>job).req
-    if not eventitem_read(r.headers_raw, r.asks & ASK_TRACE, r.path, r.query, r.body, &r.arena, t.settings.max_items, q,
-                          &t.error):
-        return False
     return not r.asks & ASK_KEY or ident_key_apply(r.headers_raw, r.grant, &r.arena, q, &t.error)
 
 cdef void push_taken(Worker* w, Request* r, void* job, bint good, ApiError* e) noexcept nogil:
     cdef PushJob* j = <PushJob*>job
-    cdef Buf* out
     cdef Slice lacks
     if not good:
         reply_error(r, e.status, e.text)
@@ -43,8 +39,7 @@ cdef void push_taken(Worker* w, Request* r, void* job, bint good, ApiError* e) n
         gate_refuse_push(r, lacks)
         return
     if j.req.n == 0:
-        out = reply_begin(r, 201, JSON_TYPE)
-        pushreply_put(out, &j.req, 0)
+        pushreply_put(reply_begin(r, 201, JSON_TYPE), &j.req, 0)
         reply_end(r)
         return
     job_open(&j.job, r, &PUSH_JOB, r.body.n + j.req.unpacked)
@@ -145,11 +140,22 @@ cdef void push_retry(Engine* e, Job* job) noexcept nogil:
     push_resolve(e.worker, <PushJob*>job)
 
 cdef void push_refuse(Job* job, int status, const char* text) noexcept nogil:
-    push_names(<PushJob*>job, False)
-    if status == 409:
-        push_bounded(job.r.worker, <PushJob*>job, text)
+    # Handles a look-up that failed, or a name that may not be made (409): nothing of the push is stored. If other items
+    # are in flight already, as the queue was deleted meanwhile, the remaining items count as not reached.
+    cdef PushJob* j = <PushJob*>job
+    push_names(j, False)
+    capacity_give_back(j)
+    if j.unresolved == NULL:
+        push_decided(j)
+    elif j.held:
+        push_unstored(job.r.worker, j)
+    elif j.drain:
+        failover_hooks.retry(spool.pause_us)
+    elif spool.on and status == 503:
+        j.unreached = True
+        failover_hooks.send(job.r.worker, j)
     else:
-        push_unreached(job.r.worker, <PushJob*>job, status, text)
+        job_refuse(job, status, text)
 
 # ---- items that cannot be sent ---------------------------------------------------------------------------------------
 
@@ -164,13 +170,12 @@ cdef void push_give_up(Worker* w, PushJob* j, const char* why) noexcept nogil:
     # Gives up a push before it reached an appender, because memory ran out or its names did not become partitions in
     # JOB_TRIES tries. The latter happens if a client deletes the queue as fast as it is made.
     capacity_give_back(j)
-    if not j.held:
-        if j.drain:
-            failover_hooks.retry(spool.pause_us)
-        else:
-            job_refuse(&j.job, 503, why)
-        return
-    push_unstored(w, j)
+    if j.held:
+        push_unstored(w, j)
+    elif j.drain:
+        failover_hooks.retry(spool.pause_us)
+    else:
+        job_refuse(&j.job, 503, why)
 
 cdef void push_unstored(Worker* w, PushJob* j) noexcept nogil:
     # Ends the unresolved items, which will not reach the database now. Other items of the job are in flight.
@@ -187,49 +192,20 @@ cdef void push_end_items(PushJob* j, uint8_t status, int failed) noexcept nogil:
         it = it.next
     push_release(j)
 
-cdef void push_unreached(Worker* w, PushJob* j, int status, const char* text) noexcept nogil:
-    # Handles a look-up that failed: the names of some or all items could not be asked for.
-    capacity_give_back(j)
-    if j.unresolved == NULL:
-        push_decided(j)
-    elif j.held:
-        push_unstored(w, j)
-    elif j.drain:
-        failover_hooks.retry(spool.pause_us)
-    elif spool.on and status == 503:
-        j.unreached = True
-        failover_hooks.send(w, j)
-    else:
-        job_refuse(&j.job, status, text)
-
-cdef void push_bounded(Worker* w, PushJob* j, const char* text) noexcept nogil:
-    # Refuses a push that needs a name which may not be made. Nothing of it is stored. If other items are in flight, as
-    # the queue was deleted meanwhile, the remaining items count as not reached.
-    if j.held:
-        push_unreached(w, j, 503, text)
-        return
-    capacity_give_back(j)
-    job_refuse(&j.job, 409, text)
-
 # ---- parts -----------------------------------------------------------------------------------------------------------
 
 cdef void push_dispatch(Worker* w, PushJob* j) noexcept nogil:
     # Cuts the resolved items into parts, one per appender that takes parts, and sends them there.
     cdef PushItem* it = j.unresolved
     cdef PushItem* following
-    cdef PushPart* parts = &j.one
+    cdef PushPart* parts = <PushPart*>arena_zero(&j.job.r.arena, n_appenders * sizeof(PushPart))
     cdef PushPart* part
-    cdef PushItem** tails
     cdef int i
-    j.unresolved = NULL
-    j.job.at = JOB_PUSHING
-    if n_appenders > 1 or j.held:
-        parts = <PushPart*>arena_zero(&j.job.r.arena, n_appenders * sizeof(PushPart))
-    tails = <PushItem**>arena_zero(&j.job.r.arena, n_appenders * sizeof(PushItem*))
-    if parts == NULL or tails == NULL:
-        j.unresolved = it
+    if parts == NULL:
         push_give_up(w, j, b"Out of memory")
         return
+    j.unresolved = NULL
+    j.job.at = JOB_PUSHING
     while it != NULL:
         following = it.next
         i = ((it.partition.id) & (LANES - 1)) % n_appenders
@@ -237,24 +213,18 @@ cdef void push_dispatch(Worker* w, PushJob* j) noexcept nogil:
         if part.left == 0:
             part.job = j
             part.stream = &appenders[i]
-            part.items = it
-            part.failed = FAILED_NOT
-            part.server_error = NULL
             part.check_ids = j.check_ids
             j.parts_left += 1
-        else:
-            tails[i].next = it
+        link_append(<void**>&part.items, it)
         it.of_part = part
-        it.next = NULL
         part.left += 1
-        tails[i] = it
         it = following
     if not j.held:
         # a part that has no memory ends at once: the job has to outlast this loop, which reads its memory
         j.held = True
         j.parts_left += 1
     for i in range(n_appenders):
-        if tails[i] == NULL:
+        if parts[i].left == 0:
             continue
         if appenders[i].worker is w:
             pusher_gather(&appenders[i], &parts[i])
@@ -349,10 +319,7 @@ cdef void push_respond(PushJob* j) noexcept nogil:
             bytes += <int64_t>it.payload.n
             counted += req_item_count(it)
         n += req_item_count(it)
-        if it.run != NULL:
-            stored = runitem_answer(it) or stored
-        else:
-            stored = result_answer(it, &j.req, counters) or stored
+        stored = result_answer(it, &j.req, counters) or stored
         it = runitem_next(&at)
     if counted:
         queue_measure(&queue.message_bytes, bytes // counted)

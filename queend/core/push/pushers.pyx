@@ -10,17 +10,12 @@
 
 cdef void pusher_gather(Appender* s, PushPart* part) noexcept nogil:
     # Takes over a part sent to s: places it into the batch that gathers, or behind the waiting parts of its client.
-    cdef Pusher* x = pusher_of(s, part)
-    if x != NULL and (x.first != NULL or s.full and x.client != CLIENT_NONE) or not batch_take(s, part, x):
-        pusher_wait(s, x, part)
-
-cdef Pusher* pusher_of(Appender* s, PushPart* part) noexcept nogil:
-    # Returns the pusher of a part's client, and makes one for a large part. NULL if the part is small and its client is
-    # no pusher, or memory ran out.
+    # The client of a large part becomes a pusher; without memory for one, the part is placed like a small one.
     cdef Pusher* x = <Pusher*>table_get(&s.by_client, part.job.job.client)
     if x == NULL and (part.left > SMALL_ITEMS or part.job.job.bytes > SMALL_BYTES):
         x = pusher_new(s, part.job.job.client)
-    return x
+    if x != NULL and (x.first != NULL or s.full and x.client != CLIENT_NONE) or not batch_take(s, part, x):
+        pusher_wait(s, x, part)
 
 cdef void pusher_wait(Appender* s, Pusher* x, PushPart* part) noexcept nogil:
     # Puts a part behind the waiting parts of its client. Argument x is the client's pusher; NULL makes one. Refuses the
@@ -30,12 +25,7 @@ cdef void pusher_wait(Appender* s, Pusher* x, PushPart* part) noexcept nogil:
     if x == NULL:
         results_refuse_all(s, part.items)
         return
-    part.msg.next = NULL
-    if x.first != NULL:
-        x.last.msg.next = &part.msg
-    else:
-        x.first = part
-    x.last = part
+    link_append(<void**>&x.first, part)
 
 # ---- turns -----------------------------------------------------------------------------------------------------------
 # When a batch leaves, each pusher brings whole pushes to the next one, up to its share. Then the room that is left is
@@ -53,6 +43,7 @@ cdef void pusher_pour(Appender* s, Pusher* x, bint share) noexcept nogil:
     cdef PushPart* part = x.first
     cdef PushPart* following
     x.first = NULL
+    x.last = NULL
     while part != NULL:
         following = <PushPart*>part.msg.next
         if (s.full and x.client != CLIENT_NONE or share and (x.partitions >= SHARE_PARTITIONS or x.bytes >= SHARE_BYTES)
@@ -80,7 +71,7 @@ cdef void pushers_turn(Appender* s) noexcept nogil:
         else:
             pusher_pour(s, x, True)
             if x.bytes:
-                pusher_list(s, x)
+                link_append(<void**>&s.pushers, x)
             else:
                 end[0] = x
                 end = &x.next
@@ -107,17 +98,8 @@ cdef Pusher* pusher_new(Appender* s, uint64_t client) noexcept nogil:
         return NULL
     memset(x, 0, sizeof(Pusher))
     x.client = client
-    pusher_list(s, x)
+    link_append(<void**>&s.pushers, x)
     return x
-
-cdef inline void pusher_list(Appender* s, Pusher* x) noexcept nogil:
-    # Adds a pusher at the end of the list.
-    x.next = NULL
-    if s.pushers_last != NULL:
-        s.pushers_last.next = x
-    else:
-        s.pushers = x
-    s.pushers_last = x
 
 cdef void pusher_free(Appender* s, Pusher* x) noexcept nogil:
     # Frees a pusher. Requires that it is in no list.

@@ -8,22 +8,18 @@
 cdef bint requeue_cut(Appender* s, PushBatch* b, int end) noexcept nogil:
     # Moves the rows from `end` on, where a partition begins, into the next batch. Returns False if memory ran out: b
     # stays whole.
-    cdef PushBatch* rest = batch_new(s)
+    cdef PushBatch* rest = batch_new(s, b)
     cdef PushPartition* last = b.chunks[end - 1].group
     if rest == NULL:
         return False
     requeue_divide(b, rest, last)
-    rest.since_us = b.since_us
-    rest.uncompressed = b.uncompressed
-    rest.hurried = b.hurried
     b.n_chunks = end
-    rest.next = s.resend
-    s.resend = rest
+    appender_first(s, rest)
     return True
 
 cdef void requeue_bisect(Appender* s, PushBatch* b) noexcept nogil:
     # Splits a batch with an error that belongs to one item. Each half is sent by itself, until that item stands alone.
-    cdef PushBatch* half = batch_new(s)
+    cdef PushBatch* half = batch_new(s, b)
     cdef PushPartition* g
     cdef PushPartition* other
     cdef PushItem* it
@@ -32,10 +28,6 @@ cdef void requeue_bisect(Appender* s, PushBatch* b) noexcept nogil:
     if half == NULL:
         results_fail_all(s, b, FAILED_UNREACHED)
         return
-    half.since_us = b.since_us
-    half.check_ids = b.check_ids
-    half.hurried = b.hurried
-    half.uncompressed = b.uncompressed
     g = b.first
     if b.n_partitions > 1:
         for i in range(b.n_partitions // 2 - 1):
@@ -68,19 +60,19 @@ cdef void requeue_bisect(Appender* s, PushBatch* b) noexcept nogil:
         half.n_items = other.n
         b.n_items = n
         # lo and hi stay those of both halves: a wider range only costs a look-up
-    half.next = s.resend
-    b.next = half
-    s.resend = b
+    appender_first(s, half)
+    appender_first(s, b)
 
 cdef void requeue_divide(PushBatch* b, PushBatch* rest, PushPartition* last) noexcept nogil:
-    # Moves the push partitions behind `last` to an empty batch. That batch is sent after b, and so keeps the memory of
-    # both.
+    # Moves the push partitions behind `last`, at least one, to an empty batch. That batch is sent after b, and so keeps
+    # the memory of both.
     cdef PushPartition* g = last.next
     cdef Arena arena = rest.arena
     rest.first = g
     rest.last = b.last
     last.next = NULL
     b.last = last
+    g.prev = NULL
     while g != NULL:
         rest.n_partitions += 1
         rest.n_items += g.n
@@ -124,7 +116,6 @@ cdef PushBatch* requeue_refused(Appender* s, PushBatch* b, PGresult* res) noexce
     cdef PushBatch* again
     cdef PushPartition* g
     cdef PushPartition* other
-    cdef PushPartition* last = NULL
     cdef PushPartition* following
     cdef int row, i
     for row in range(PQntuples(res)):
@@ -134,21 +125,15 @@ cdef PushBatch* requeue_refused(Appender* s, PushBatch* b, PGresult* res) noexce
     g = b.first
     while g != NULL and not g.refused:
         g = g.next
-    again = batch_new(s) if g != NULL else NULL
+    again = batch_new(s, b) if g != NULL else NULL
     if again == NULL:
         return NULL       # or no memory: the refused push partitions stay unanswered and are failed
-    again.since_us = b.since_us
-    again.check_ids = b.check_ids
-    again.hurried = b.hurried
     again.uncompressed = True
-    g = b.first
     while g != NULL:
         following = g.next
         other = batch_partition(again, g.partition) if g.refused else NULL
-        if other == NULL:
-            last = g
-        else:
-            batch_unlink(b, last, g)
+        if other != NULL:
+            batch_unlink(b, g)
             runitem_expand_all(g)
             batch_pour(g, again, other)
         g = following
@@ -185,28 +170,17 @@ cdef void requeue_reloaded(Appender* s) noexcept nogil:
         b = s.gather
         s.gather = NULL
         batch_free(b)
-    if appender_main(s).pushers != NULL and s.gather == NULL:
-        pushers_turn(appender_main(s))
-
-cdef void requeue_unfit(Appender* s, PushBatch* b) noexcept nogil:
-    # Evicts items that have to be sealed or need room (push/capacity) from a batch that is about to leave. The database
-    # takes a batch only under a version of the catalog that this process knows by now. So this process knows all such
-    # items too. They return to their requests and come again.
-    cdef PushPartition* g = b.first
-    while g != NULL:
-        if sealing_needs_any(g) or capacity_lacks(g):
-            requeue_evict(s, b)
-            return
-        g = g.next
+    if s.main.pushers != NULL and s.gather == NULL:
+        pushers_turn(s.main)
 
 cdef void requeue_evict(Appender* s, PushBatch* b) noexcept nogil:
+    # Takes out of a batch what cannot be sent as it is. It returns to its requests and comes again.
     cdef PushPartition* g = b.first
-    cdef PushPartition* last = NULL
     cdef PushPartition* following
     while g != NULL:
         following = g.next
         if g.partition.dead or sealing_needs_any(g) or capacity_lacks(g):
-            batch_unlink(b, last, g)
+            batch_unlink(b, g)
             if g.partition.gathering is g:
                 g.partition.gathering = NULL
             if b.check_ids and not g.partition.dead:
@@ -214,8 +188,6 @@ cdef void requeue_evict(Appender* s, PushBatch* b) noexcept nogil:
             else:
                 requeue_items(s, g.first, b.check_ids)
                 requeue_items(s, g.dups, b.check_ids)  # after the records that they repeat
-        else:
-            last = g
         g = following
 
 cdef void requeue_items(Appender* s, PushItem* it, bint unsure) noexcept nogil:

@@ -13,8 +13,7 @@ cdef void results_scatter(Appender* s, PushBatch* b, PGresult* res) noexcept nog
     cdef int i
     results_take(b, res)
     # The batch is committed: waiters may hear of it now.
-    uv_rwlock_rdlock(&catalog.lock)
-    uv_mutex_lock(&book.lock)
+    index_lock_all()
     if b.n_claims:
         handover_book(b, clock_mono_us(), &wake)
     g = b.first
@@ -27,10 +26,7 @@ cdef void results_scatter(Appender* s, PushBatch* b, PGresult* res) noexcept nog
         c.keep = (c.group.answered and c.whole and not c.scheduled
                   and rowcache_wanted(c.group.partition, c.first.offset, c.group.head))
         keeps = keeps or c.keep
-    uv_mutex_unlock(&book.lock)
-    uv_rwlock_rdunlock(&catalog.lock)
-    if wake != NULL:
-        waiters_send(s.worker, wake)
+    index_unlock_all(s.worker, wake)
     if b.n_claims:
         handover_answer(s, b)
     if keeps:
@@ -127,8 +123,7 @@ cdef void result_item(PushItem* it, StoredBefore* b, int64_t created, int64_t* f
 cdef inline void result_note_head(PushChunk* c, int64_t base, int64_t head) noexcept nogil:
     # Notes the head for the waiters of consumer groups. base: offset of the first new record, -1 if there is none.
     # Every group hears of the head, even if a pop has seen it: a pop tells only its own group.
-    if head > c.group.head:
-        c.group.head = head
+    c.group.head = max(c.group.head, head)
     if base >= 0:
         atomic_set64(&c.group.partition.row_base, base)
     c.group.answered = True
@@ -206,13 +201,13 @@ cdef void results_cache(Appender* s, PushBatch* b) noexcept nogil:
         if b.chunks[i].keep:
             r = result_cachedrow(engine_of(s.worker), &b.chunks[i])
             if r != NULL:
-                r.next = rows
+                r.newer = rows
                 rows = r
     uv_mutex_lock(&book.lock)
     while rows != NULL:
         r = rows
-        rows = r.next
-        r.next = NULL
+        rows = r.newer
+        r.newer = NULL
         rowcache_add(r, s.call.sent_us)
     uv_mutex_unlock(&book.lock)
 
@@ -334,14 +329,18 @@ cdef inline void result_item_done(Appender* s, PushItem* it) noexcept nogil:
             worker_post(part.job.job.r.worker, &part.msg)
 
 cdef inline bint result_answer(PushItem* it, PushReq* q, Counters* counters) noexcept nogil:
-    # Turns the result of a record into the fields of its answer. Returns True if the record is stored.
-    it.partition_uuid = it.partition.uuid if it.partition != NULL else NULL
+    # Turns the result of a record, or of a run that was not opened, into the fields of its answer. Returns True if it
+    # is stored.
+    if it.partition != NULL:
+        it.partition_uuid = it.partition.uuid
+        if it.run != NULL:
+            it.run.partition_id = it.partition.id
     if it.status == ITEM_DUPLICATE:
         counters.duplicates += 1
         if it.keyed:
             # a repeated push with a key: answered as the first push was, or would have been
             it.status = ITEM_QUEUED
             q.replayed = True
-    if it.status <= ITEM_DUPLICATE:
+    if it.status <= ITEM_DUPLICATE and it.run == NULL:
         uuid_message(it.created_us, it.partition.id, it.offset, it.message_id)
     return it.status <= ITEM_DUPLICATE

@@ -173,7 +173,7 @@ cdef void row_put_items(RowArgs* a, BodyPack* p, PushChunk* c, bint plain) noexc
         it = it.next
     row_body_end(&a.body, p, pack, mark)
     if extras:
-        row_put_items_meta(&a.meta, c)
+        row_put_meta(&a.meta, c.first, c.n)
     else:
         pgarray_null(&a.meta)
 
@@ -184,7 +184,7 @@ cdef void row_put_run(RowArgs* a, BodyPack* p, PushItem* it, bint plain) noexcep
     cdef bint pack
     cdef int k
     if it.sub.n or it.more != NULL:
-        row_put_run_meta(&a.meta, it)
+        row_put_meta(&a.meta, it, run.n)
     else:
         pgarray_null(&a.meta)
     if run.codec == BODY_FRAMES:
@@ -218,25 +218,16 @@ cdef void row_body_end(PgArray* body, BodyPack* p, bint pack, size_t mark) noexc
         batchrow_compress(p, &body.buf)
     pgarray_close(body, mark)
 
-cdef void row_put_run_meta(PgArray* meta, PushItem* it) noexcept nogil:
-    # Encodes the extras of a run: all its records have its producer.
+cdef void row_put_meta(PgArray* meta, PushItem* it, int n) noexcept nogil:
+    # Encodes the extras of n records: of consecutive items, or of a run, whose records all have its producer.
     cdef size_t mark = pgarray_open(meta)
     cdef Extras x
     cdef int k
-    pushitem_extras(it, &x)
     buf_byte(&meta.buf, META_V1)
-    for k in range(it.run.n):
+    for k in range(n):
+        if k == 0 or it.run == NULL:
+            pushitem_extras(it, &x)
         extras_put(&meta.buf, k, &x)
-    pgarray_close(meta, mark)
-
-cdef void row_put_items_meta(PgArray* meta, PushChunk* c) noexcept nogil:
-    cdef size_t mark = pgarray_open(meta)
-    cdef PushItem* it = c.first
-    cdef Extras x
-    cdef int k
-    buf_byte(&meta.buf, META_V1)
-    for k in range(c.n):
-        pushitem_extras(it, &x)
-        extras_put(&meta.buf, k, &x)
-        it = it.next
+        if it.run == NULL:
+            it = it.next
     pgarray_close(meta, mark)

@@ -10,9 +10,6 @@ cdef void runitem_expand(PushItem* it) noexcept nogil:
     pushrun_expand(it.run, it, it.run.items)
     it.run.open = True
 
-cdef inline bint runitem_expanded(const PushItem* it) noexcept nogil:
-    return it.run != NULL and it.run.open
-
 cdef PushItem* runitem_replace(PushItem* it) noexcept nogil:
     # Opens a run of a chain and links its last record to the rest of the chain. Returns the first record, which the
     # caller links in the run's place.
@@ -34,7 +31,7 @@ cdef inline PushItem* runitem_next(EachItem* at) noexcept nogil:
     cdef PushItem* it = &at.q.items[at.i]
     if at.i == at.q.n:
         return NULL
-    if not runitem_expanded(it):
+    if it.run == NULL or not it.run.open:
         at.i += 1
         return it
     it = &it.run.items[at.k]
@@ -62,7 +59,7 @@ cdef void runitem_place(PushBatch* b, PushPartition* g, PushItem* it) noexcept n
         g.has_other = True
     if not run.made:
         g.has_client = True
-    batch_chain(g, it)
+    link_append(<void**>&g.first, it)
     g.n += run.n
     g.runs += 1
     g.bytes += run.bytes
@@ -148,14 +145,6 @@ cdef int64_t runitem_head(PushItem* it) noexcept nogil:
     for k in range(it.run.n):
         head = max(head, it.run.items[k].offset + 1)
     return head
-
-cdef bint runitem_answer(PushItem* it) noexcept nogil:
-    # Turns the result of a run that was not opened into the fields of its answer. Returns True if its records are
-    # stored.
-    if it.partition != NULL:
-        it.partition_uuid = it.partition.uuid
-        it.run.partition_id = it.partition.id
-    return it.status <= ITEM_DUPLICATE
 
 # ---- records in memory, whether they came alone or in runs -----------------------------------------------------------
 

@@ -1,4 +1,4 @@
-# Cursors: the position of a consumer group in a partition, and its state. In: claims, ends of pauses, retired
+# Cursors: the position of a consumer group in a partition, and its state. In: claims, moves by ready/index, retired
 # partitions. Out: the cursor in its new state: in its group's list of ready cursors, or in the heap of due times. Only
 # cursor_move changes a state. Owner: the process; guarded by book.lock.
 
@@ -38,8 +38,8 @@ cdef Cursor* cursor_or_scan(Group* g, Partition* p) noexcept nogil:
         return c
     if group_rests(g) and p.id > g.scan_after:
         return NULL           # the scan will read the partition
-    if group_is_full(g):
-        group_scan_later(g)
+    if book.n_cursors >= CURSORS_MOST and not g.n_wait and not namewaiters_for(g.queue, g):
+        group_scan_later(g)   # a pop that comes can wait for a scan
         return NULL
     c = cursor_get(g, p)
     if c == NULL:
@@ -61,16 +61,7 @@ cdef void cursor_move(Cursor* c, int state, int64_t due_us) noexcept nogil:
         c.state = state       # for calls that still refer to the cursor
         return
     if c.state == CURSOR_READY:
-        if c.prev != NULL:
-            c.prev.next = c.next
-        else:
-            g.ready_first = c.next
-        if c.next != NULL:
-            c.next.prev = c.prev
-        else:
-            g.ready_last = c.prev
-        c.next = NULL
-        c.prev = NULL
+        link_del(<Links*>&g.ready_first, &c.link)
         g.n_ready -= 1
     elif c.state == CURSOR_LEASED or c.state == CURSOR_DELAYED:
         heap_del(&book.due, &c.due)
@@ -83,13 +74,7 @@ cdef void cursor_move(Cursor* c, int state, int64_t due_us) noexcept nogil:
     c.moved = book.moves
     if state == CURSOR_READY:
         # to the tail: every other ready partition gets its turn first
-        c.prev = g.ready_last
-        c.next = NULL
-        if g.ready_last != NULL:
-            g.ready_last.next = c
-        else:
-            g.ready_first = c
-        g.ready_last = c
+        link_add(<Links*>&g.ready_first, &c.link)
         g.n_ready += 1
     elif state == CURSOR_LEASED or state == CURSOR_DELAYED:
         heap_add(&book.due, &c.due, due_us)
@@ -124,17 +109,10 @@ cdef inline void cursor_rest(Cursor* c) noexcept nogil:
     else:
         cursor_move(c, CURSOR_IDLE, 0)
 
-cdef void cursor_wake_at(Cursor* c, int64_t at, int64_t due, int64_t now, PopJob** wake) noexcept nogil:
-    # Lets a cursor wake at the end of a pause. A lease or a pause known here may be older. Requires book.lock.
-    if c.state == CURSOR_BUSY:
-        c.recheck |= RECHECK_NEWS if due <= now else 0
-        return                # else the claim in flight will tell, or the next look
-    c.wakes_at = at
-    if c.state == CURSOR_READY or (c.state != CURSOR_IDLE and c.due.at <= due):
-        return
-    cursor_move(c, CURSOR_DELAYED if due > now else CURSOR_READY, due)
-    if c.state == CURSOR_READY:
-        waiters_wake_cursor(c, wake)
+cdef inline void cursor_wake(Cursor* c, PopJob** wake) noexcept nogil:
+    # Makes a cursor ready, and wakes a waiter for it. Requires book.lock.
+    cursor_move(c, CURSOR_READY, 0)
+    waiters_wake_cursor(c, wake)
 
 # ---- the end of a cursor ---------------------------------------------------------------------------------------------
 

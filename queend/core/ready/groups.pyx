@@ -102,48 +102,24 @@ cdef enum:
     UNUSED_TURN = 4096        # groups that one tick gives up
 
 cdef inline void group_used(Group* g) noexcept nogil:
-    # Puts the group in front, once a tick at most.
+    # Puts the group behind all others, once a tick at most.
     if g.used == book.ticks and g.listed:
         return
     group_unlist(g)
     g.used = book.ticks
     g.listed = True
-    g.older = book.used_first
-    if g.older != NULL:
-        g.older.newer = g
-    else:
-        book.used_last = g
-    book.used_first = g
+    link_add(<Links*>&book.used_first, &g.link)
 
 cdef void group_unlist(Group* g) noexcept nogil:
-    if not g.listed:
-        return
-    if g.newer != NULL:
-        g.newer.older = g.older
-    else:
-        book.used_first = g.older
-    if g.older != NULL:
-        g.older.newer = g.newer
-    else:
-        book.used_last = g.newer
-    g.newer = NULL
-    g.older = NULL
+    if g.listed:
+        link_del(<Links*>&book.used_first, &g.link)
     g.listed = False
 
 cdef bint group_needed(Group* g) noexcept nogil:
     # Returns True if a pop waits for the group. Also if it has what only it knows: leases of feeds, tokens of rates.
     # Requires book.lock.
     return (g.n_wait or g.n_wait_only or g.n_paced or g.n_handing or g.n_fed or g.queue.shared
-            or namewaiters_for_group(g))
-
-cdef bint group_is_full(Group* g) noexcept nogil:
-    # Returns True if news makes no further cursor for the group: a pop that comes can wait for a scan. Requires
-    # book.lock.
-    return book.n_cursors >= CURSORS_MOST and not g.n_wait and not namewaiters_for_group(g)
-
-cdef bint group_is_read(const Group* g) noexcept nogil:
-    # Returns True if a scan reads the group. Requires book.lock.
-    return g.scan == SCAN_RUNNING or g.scan == SCAN_PAUSED and g.scan_listed
+            or namewaiters_for(g.queue, g))
 
 cdef Group* group_next_unused(bint recent) noexcept nogil:
     # Returns the group that was asked for least recently, if it may be given up; it leaves the order. NULL if none may.
@@ -151,13 +127,13 @@ cdef Group* group_next_unused(bint recent) noexcept nogil:
     cdef Group* g
     cdef int looked
     for looked in range(UNUSED_LOOKED):
-        g = book.used_last
+        g = book.used_first
         if g == NULL or (book.ticks - g.used < UNUSED_TICKS and not recent):
             return NULL
         group_unlist(g)
         if g.dead or g.queue.dead:
             continue          # retired, or its next pop finds it again
-        if not group_needed(g) and not group_is_read(g):
-            return g
+        if not group_needed(g) and g.scan != SCAN_RUNNING and not (g.scan == SCAN_PAUSED and g.scan_listed):
+            return g          # nor does a scan read it
         group_used(g)
     return NULL

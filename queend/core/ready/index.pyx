@@ -24,49 +24,31 @@ cdef inline void index_unlock_all(Worker* w, PopJob* wake) noexcept nogil:
     # Unlocks book and catalog, and wakes the pops that were taken out of the book meanwhile.
     uv_mutex_unlock(&book.lock)
     uv_rwlock_rdunlock(&catalog.lock)
-    if wake != NULL:
-        waiters_send(w, wake)
+    waiters_send(w, wake)
 
 # ---- heads -----------------------------------------------------------------------------------------------------------
-
-cdef void index_new_head(Partition* p, int64_t head, PopJob** wake) noexcept nogil:
-    # Notes that messages up to `head` exclusive are committed: every known group of the queue may have work. Appends
-    # waiters that can now be tried to `wake`. Requires book.lock.
-    cdef Group* g = p.queue.group_list
-    cdef Cursor* c
-    if head > p.head:
-        p.head = head
-    while g != NULL:
-        c = cursor_or_scan(g, p) if not g.dead else NULL
-        if c != NULL:
-            if c.state == CURSOR_IDLE:
-                if c.next_offset < head or c.may_be_missing:     # else a push has handed it over
-                    cursor_move(c, CURSOR_READY, 0)
-                    waiters_wake_cursor(c, wake)
-            elif c.state == CURSOR_BUSY:
-                c.recheck |= RECHECK_NEWS
-        g = g.next
 
 cdef void index_head_found(Partition* p, int64_t head, PopJob** wake) noexcept nogil:
     # Notes the end of a partition by the database's word. A new head is news for every group. Requires book.lock.
     if head > p.head:
         p.head = head
-        index_notify(p, head, wake)
+        index_notify(p, head, False, wake)
 
-cdef void index_notify(Partition* p, int64_t head, PopJob** wake) noexcept nogil:
-    # Tells the groups that the partition may have records up to `head`. A group whose scan is wanted hears of it only
-    # if it knows the partition already: the scan tells it of others. Requires book.lock.
+cdef void index_notify(Partition* p, int64_t head, bint here, PopJob** wake) noexcept nogil:
+    # Tells the groups that the partition may have records up to `head`. here: this process stored them. If another did,
+    # a group whose scan is wanted hears of it only if it knows the partition already: the scan tells it of others.
+    # Appends waiters that can now be tried to `wake`. Requires book.lock.
     cdef Group* g = p.queue.group_list
     cdef Cursor* c
     while g != NULL:
         c = NULL
         if not g.dead:
-            c = <Cursor*>table_get(&g.cursors, <uint32_t>p.id) if g.scan == SCAN_WANTED else cursor_or_scan(g, p)
+            c = (cursor_or_scan(g, p) if here or g.scan != SCAN_WANTED
+                 else <Cursor*>table_get(&g.cursors, <uint32_t>p.id))
         if c != NULL and c.state == CURSOR_BUSY:
             c.recheck |= RECHECK_NEWS
-        elif c != NULL and c.state == CURSOR_IDLE and c.next_offset < head:
-            cursor_move(c, CURSOR_READY, 0)
-            waiters_wake_cursor(c, wake)
+        elif c != NULL and c.state == CURSOR_IDLE and (c.next_offset < head or here and c.may_be_missing):
+            cursor_wake(c, wake)       # the position is behind `head` if a push has handed it over
         g = g.next
 
 cdef void index_stored(Partition* p, int64_t head, PopJob** wake) noexcept nogil:
@@ -78,7 +60,8 @@ cdef void index_stored(Partition* p, int64_t head, PopJob** wake) noexcept nogil
     cdef Group* g
     outbox_stored(p.id)
     if found != NULL:
-        index_new_head(found, head, wake)
+        found.head = max(found.head, head)
+        index_notify(found, head, True, wake)
         return
     q = catalog_queue_id(p.queue.id)
     if q != NULL:
@@ -97,17 +80,12 @@ cdef void index_acked(Group* g, Partition* p, int64_t forgets, bint released, in
     cdef PopJob* before
     cdef int64_t wait
     index_head_found(p, head, wake)
-    if c == NULL:
-        if released:
-            outbox_freed(p.id, g.id)
-        return
     before = wake[0]
-    if released and (c.state == CURSOR_BUSY or c.state == CURSOR_READY):
+    if released and (c == NULL or c.state == CURSOR_BUSY or c.state == CURSOR_READY):
         outbox_freed(p.id, g.id)
-    if c.state == CURSOR_BUSY:
+    if c != NULL and c.state == CURSOR_BUSY:
         c.recheck |= RECHECK_FREE if released else RECHECK_NEWS
-        return
-    if not released:
+    if c == NULL or c.state == CURSOR_BUSY or not released:
         return
     if forgets != book.forgets:
         index_ack_lost(g, p, wake)
@@ -131,17 +109,11 @@ cdef void index_acked(Group* g, Partition* p, int64_t forgets, bint released, in
 cdef void index_ack_lost(Group* g, Partition* p, PopJob** wake) noexcept nogil:
     # Makes a cursor ready after an acknowledgment whose answer was lost: its lease may have ended. The next pop asks
     # the database. Requires book.lock.
-    cdef Cursor* c
-    if g.dead:
-        return
-    c = cursor_or_scan(g, p)
-    if c == NULL:
-        return
-    if c.state == CURSOR_BUSY:
+    cdef Cursor* c = cursor_or_scan(g, p) if not g.dead else NULL
+    if c != NULL and c.state == CURSOR_BUSY:
         c.recheck |= RECHECK_FREE
-    elif c.state == CURSOR_LEASED:
-        cursor_move(c, CURSOR_READY, 0)
-        waiters_wake_cursor(c, wake)
+    elif c != NULL and c.state == CURSOR_LEASED:
+        cursor_wake(c, wake)
 
 cdef int64_t index_expire(int64_t now, PopJob** wake) noexcept nogil:
     # Makes cursors ready whose lease or delay ended. Returns when the next one ends, 0 for never. Takes book.lock.
@@ -155,8 +127,7 @@ cdef int64_t index_expire(int64_t now, PopJob** wake) noexcept nogil:
         c = <Cursor*>n.owner
         if c.state == CURSOR_LEASED:
             unacked_expired(c, now)
-        cursor_move(c, CURSOR_READY, 0)
-        waiters_wake_cursor(c, wake)
+        cursor_wake(c, wake)
     now = n.at if n != NULL else 0
     uv_mutex_unlock(&book.lock)
     return now
@@ -164,15 +135,22 @@ cdef int64_t index_expire(int64_t now, PopJob** wake) noexcept nogil:
 cdef void index_pause_end(Partition* p, int32_t group, int64_t at, int64_t wall, int64_t now,
                           PopJob** wake) noexcept nogil:
     # Notes that a pause of a group (or of GROUP_EVERY) ends at a moment of the database's clock, whichever daemon made
-    # it. Requires book.lock.
+    # it. A lease or a pause known here may be older. Requires book.lock.
     cdef Group* g = p.queue.group_list
     cdef Cursor* c
-    cdef int64_t due = now + at - wall
+    cdef int64_t due = max(now + at - wall, now)
     while g != NULL:
-        if not g.dead and (group == GROUP_EVERY or g.id == group):
-            c = cursor_or_scan(g, p)
-            if c != NULL and c.wakes_at != at:
-                cursor_wake_at(c, at, due if due > now else now, now, wake)
+        c = cursor_or_scan(g, p) if not g.dead and (group == GROUP_EVERY or g.id == group) else NULL
+        if c == NULL or c.wakes_at == at:
+            pass
+        elif c.state == CURSOR_BUSY:
+            c.recheck |= RECHECK_NEWS if due <= now else 0    # else the claim in flight will tell, or the next look
+        else:
+            c.wakes_at = at
+            if c.state == CURSOR_IDLE or c.state != CURSOR_READY and c.due.at > due:
+                cursor_move(c, CURSOR_DELAYED if due > now else CURSOR_READY, due)
+                if c.state == CURSOR_READY:
+                    waiters_wake_cursor(c, wake)
         g = g.next
 
 cdef void index_forget(Group* g) noexcept nogil:
@@ -194,7 +172,7 @@ cdef void index_forget(Group* g) noexcept nogil:
 cdef void index_peer_stored(Partition* p, PopJob** wake) noexcept nogil:
     # Handles a peer's notice that messages were stored in a partition: its cursors are worth a try. The new head is
     # known only from the database. Requires book.lock.
-    index_notify(p, INT64_MAX, wake)
+    index_notify(p, INT64_MAX, False, wake)
 
 cdef bint index_peer_released(Partition* p, int32_t group, PopJob** wake) noexcept nogil:
     # Handles a peer's notice that a lease ended: makes the cursor ready. Returns True if a feed of this process holds
@@ -207,8 +185,7 @@ cdef bint index_peer_released(Partition* p, int32_t group, PopJob** wake) noexce
     if c.state == CURSOR_BUSY:
         c.recheck |= RECHECK_FREE
     elif c.state == CURSOR_LEASED and c.fed == NULL:
-        cursor_move(c, CURSOR_READY, 0)
-        waiters_wake_cursor(c, wake)
+        cursor_wake(c, wake)
     return c.fed != NULL
 
 # ---- candidates of a pop ---------------------------------------------------------------------------------------------

@@ -27,6 +27,12 @@ cdef inline NameWaiters* namewaiters_of(PopJob* j) noexcept nogil:
     return namewaiters_find(j.any_queue, j.req.ns if j.any_queue else j.req.queue,
                           j.req.task if j.any_queue else slice_of(NULL, 0))
 
+cdef inline NameWaiters* namewaiters_filed(Queue* q, int i) noexcept nogil:
+    # Returns list i, from 0 to 3, of the pops by namespace or task that a queue concerns: those that name both of them,
+    # its namespace, its task, or neither.
+    cdef Slice none = slice_of(NULL, 0)
+    return namewaiters_find(True, q.ns if i < 2 else none, none if i % 2 else q.task)
+
 cdef bint namewaiters_park(PopJob* j) noexcept nogil:
     # Parks a pop under its name. Returns False if memory ran out.
     cdef NameWaiters* s = namewaiters_of(j)
@@ -51,20 +57,11 @@ cdef bint namewaiters_park(PopJob* j) noexcept nogil:
 cdef void namewaiters_unpark(PopJob* j) noexcept nogil:
     # Takes a pop out of its list, and frees the list with its last pop.
     cdef NameWaiters* s = namewaiters_of(j)
-    cdef NameWaiters* at
     waiters_del(&s.first, &s.last, j)
     book.n_name_waiters -= 1
     if s.first != NULL:
         return
-    at = <NameWaiters*>table_get(&book.name_waiters, s.hash)
-    if at is not s:
-        while at.same_hash is not s:
-            at = at.same_hash
-        at.same_hash = s.same_hash
-    elif s.same_hash != NULL:
-        table_put(&book.name_waiters, s.hash, s.same_hash)
-    else:
-        table_del(&book.name_waiters, s.hash)
+    catalog_unchain(&book.name_waiters, s.hash, s, &s.same_hash)
     free(<void*>s.name.p)
     free(<void*>s.task.p)
     free(s)
@@ -84,13 +81,12 @@ cdef void namewaiters_wake(NameWaiters* s, Slice partition, PopJob** wake) noexc
 cdef void namewaiters_wake_queue(Queue* q, Slice partition, PopJob** wake) noexcept nogil:
     # Wakes pops after news of a queue, or of one partition of it: pops of that name, and of its namespace and task.
     cdef Slice none = slice_of(NULL, 0)
+    cdef int i
     namewaiters_wake(namewaiters_find(False, q.name, none), partition, wake)
     if q.dead:
         return
-    namewaiters_wake(namewaiters_find(True, q.ns, q.task), none, wake)
-    namewaiters_wake(namewaiters_find(True, q.ns, none), none, wake)
-    namewaiters_wake(namewaiters_find(True, none, q.task), none, wake)
-    namewaiters_wake(namewaiters_find(True, none, none), none, wake)
+    for i in range(4):
+        namewaiters_wake(namewaiters_filed(q, i), none, wake)
 
 cdef void namewaiters_wake_known(PopJob** wake) noexcept nogil:
     # Wakes pops that wait for a namespace or task, or for something of a queue that is known by now. Pops of unknown
@@ -117,27 +113,20 @@ cdef void namewaiters_wake_all(PopJob** wake) noexcept nogil:
 
 # ---- questions of other rooms ----------------------------------------------------------------------------------------
 
-cdef bint namewaiters_for_queue(Queue* q) noexcept nogil:
-    # Returns True if a pop by namespace or task waits for a queue filed there. Requires book.lock.
-    cdef Slice none = slice_of(NULL, 0)
-    return (namewaiters_find(True, q.ns, q.task) != NULL or namewaiters_find(True, q.ns, none) != NULL
-            or namewaiters_find(True, none, q.task) != NULL or namewaiters_find(True, none, none) != NULL)
-
-cdef bint namewaiters_for_group(Group* g) noexcept nogil:
-    # Returns True if a pop by namespace or task waits for this group of its queue. Requires book.lock.
-    cdef Slice none = slice_of(NULL, 0)
-    cdef Queue* q = g.queue
-    return book.n_name_waiters and (
-        namewaiters_has_group(namewaiters_find(True, q.ns, q.task), g)
-        or namewaiters_has_group(namewaiters_find(True, q.ns, none), g)
-        or namewaiters_has_group(namewaiters_find(True, none, q.task), g)
-        or namewaiters_has_group(namewaiters_find(True, none, none), g))
-
-cdef bint namewaiters_has_group(NameWaiters* s, Group* g) noexcept nogil:
-    cdef PopJob* j = s.first if s != NULL else NULL
-    while j != NULL and not slice_eq(j.req.group, g.name):
-        j = j.wait_next
-    return j != NULL
+cdef bint namewaiters_for(Queue* q, const Group* g) noexcept nogil:
+    # Returns True if a pop by namespace or task waits for a queue filed there. g: only if it is of this group; NULL: of
+    # any. Requires book.lock.
+    cdef NameWaiters* s
+    cdef PopJob* j
+    cdef int i
+    for i in range(4 if book.n_name_waiters else 0):
+        s = namewaiters_filed(q, i)
+        j = s.first if s != NULL else NULL
+        while j != NULL and g != NULL and not slice_eq(j.req.group, g.name):
+            j = j.wait_next
+        if j != NULL:
+            return True
+    return False
 
 # ---- first requests --------------------------------------------------------------------------------------------------
 # A group that begins `new` may ask before its queue exists, or for a namespace or task. The time of its first request

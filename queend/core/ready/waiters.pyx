@@ -114,8 +114,8 @@ cdef void waiters_wake_group(Group* g, PopJob** wake) noexcept nogil:
 # ---- sent to their workers -------------------------------------------------------------------------------------------
 
 cdef void waiters_send(Worker* w, PopJob* wake) noexcept nogil:
-    # Sends pops that were taken out of the book to their workers. w: the worker of the caller's thread, NULL if it has
-    # none. Requires that book.lock is free.
+    # Sends pops that were taken out of the book to their workers; none if `wake` is NULL. w: the worker of the caller's
+    # thread, NULL if it has none. Requires that book.lock is free.
     cdef PopJob* following
     cdef PopJob* j = NULL
     # the list was built by pushing: reverse it, so that the oldest waiter is tried first
@@ -170,18 +170,9 @@ cdef int waiters_per_queue(TallySeen** out) noexcept nogil:
     cdef Queue* q
     cdef Group* g
     cdef int n = 0
-    uv_rwlock_rdlock(&catalog.lock)
-    q = catalog.list
-    while q != NULL:
-        n += 1
-        q = q.next
-    out[0] = <TallySeen*>malloc(<size_t>(n + 1) * sizeof(TallySeen))
-    if out[0] == NULL:
-        uv_rwlock_rdunlock(&catalog.lock)
-        return -1
-    n = 0
-    uv_mutex_lock(&book.lock)
-    q = catalog.list
+    index_lock_all()
+    out[0] = <TallySeen*>malloc(<size_t>(catalog.n_queues + 1) * sizeof(TallySeen))
+    q = catalog.list if out[0] != NULL else NULL
     while q != NULL:
         out[0][n].queue = q
         out[0][n].parked = 0
@@ -191,6 +182,5 @@ cdef int waiters_per_queue(TallySeen** out) noexcept nogil:
             g = g.next
         n += 1
         q = q.next
-    uv_mutex_unlock(&book.lock)
-    uv_rwlock_rdunlock(&catalog.lock)
-    return n
+    index_unlock_all(NULL, NULL)
+    return n if out[0] != NULL else -1

@@ -3,7 +3,6 @@
 # the full way. There a statement serves many requests, with one row per (partition, group, lease) of a request. Owner:
 # the request's worker. Locks: catalog.lock while names are looked up; book.lock.
 
-cdef const char* ACK_NAMES_NOT = "The partitions could not be looked up; try again"
 cdef const char* ACK_UNKNOWN = "The database did not answer; whether the acknowledgments took effect is not known"
 
 cdef JobKind ACK_JOB
@@ -39,14 +38,11 @@ cdef bint ack_read_batch(Request* r, void* job, Tools* t) noexcept nogil:
 
 cdef void ack_taken(Worker* w, Request* r, void* job, bint good, ApiError* e) noexcept nogil:
     cdef AckJob* j = <AckJob*>job
-    cdef Buf* out
     if not good:
         reply_error(r, e.status, e.text)
         return
     if j.req.n == 0:
-        out = reply_begin(r, 200, JSON_TYPE)
-        buf_text(out, b"[]")
-        reply_end(r)
+        reply_simple(r, b"[]")
         return
     job_open(&j.job, r, &ACK_JOB, r.body.n)
     ack_resolve(engine_of(w), &j.job)
@@ -79,12 +75,8 @@ cdef void ack_resolve(Engine* e, Job* job) noexcept nogil:
     if lacks != NULL:
         gate_refuse_pop(job_end(&j.job), lacks.partition.queue.name, j.req.group)
         return
-    if ask and j.job.tries >= JOB_TRIES:
-        job_refuse(&j.job, 503, ACK_NAMES_NOT)
-        return
     if ask:
-        j.job.tries += 1
-        joblist_add(&e.resolving, &j.job)
+        job_resolve(&j.job, "The partitions could not be looked up; try again")
         return
     j.pending = 0
     for i in range(j.req.n):
@@ -255,21 +247,14 @@ cdef void ack_rows_add(AckCall* call, Table* taken, AckJob* j) noexcept nogil:
         if row == NULL:
             row = &call.rows[call.n_rows]
             call.n_rows += 1
+            memset(row, 0, sizeof(AckRow))
             row.job = j
             row.partition = it.partition
             row.group = it.group
-            row.first = NULL
-            row.last = NULL
-            row.n = 0
             if key and not table_put(taken, key, row):
                 call.n_rows -= 1
                 continue      # waits for the next call
-        it.next = NULL
-        if row.last != NULL:
-            row.last.next = it
-        else:
-            row.first = it
-        row.last = it
+        link_append(<void**>&row.first, it)
         row.n += 1
 
 cdef inline bint ack_row_takes(AckRow* row, AckJob* j, AckItem* it) noexcept nogil:
@@ -425,7 +410,6 @@ cdef void ack_take_window(AckItem* it, Slice codes, bint released) noexcept nogi
 
 cdef void ack_answer(AckJob* j) noexcept nogil:
     cdef Request* r = j.job.r
-    cdef Buf* out
     cdef int i
     cdef AckItem* it
     for i in range(j.req.n):
@@ -438,8 +422,7 @@ cdef void ack_answer(AckJob* j) noexcept nogil:
     ack_tally(&j.req, r.worker)
     if r.worker.spans.every and r.asks & ASK_TRACE:
         ack_span(r, &j.req)
-    out = reply_begin(r, 200, JSON_TYPE)
-    ackbody_reply(out, &j.req)
+    ackbody_reply(reply_begin(r, 200, JSON_TYPE), &j.req)
     reply_end(r)
 
 cdef void ack_tally(AckReq* q, Worker* w) noexcept nogil:

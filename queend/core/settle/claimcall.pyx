@@ -98,6 +98,7 @@ cdef void claimcall_encode(PopCall* call, KeptArgs* a) noexcept nogil:
 cdef void claimcall_done(Call* c, PGresult* res, int outcome) noexcept nogil:
     cdef PopCall* call = <PopCall*>c
     cdef Engine* e = c.engine
+    cdef PopJob* j
     cdef int row = 0
     popcall_release(call)
     if e.claims.limit.in_flight == 0 and outcome < SLOT_UNSENT:
@@ -116,7 +117,12 @@ cdef void claimcall_done(Call* c, PGresult* res, int outcome) noexcept nogil:
         return
     claimcall_book(call, res, row, c.ended_us)
     while c.jobs.first != NULL:
-        claimcall_answer(e, <PopJob*>joblist_take(&c.jobs))
+        j = <PopJob*>joblist_take(&c.jobs)
+        if j.n_made:
+            delivery_made(e.worker, j, NULL)
+        else:                 # the cursor was moved without the book's knowledge: the full way finds the reason
+            rowcache_release_all(j)
+            job_queue(&j.job, &e.pops.jobs)
 
 cdef void claimcall_book(PopCall* call, PGresult* res, int row, int64_t now) noexcept nogil:
     # Books the claims that were made; their rows begin at `row`. Other candidates of the same pops become ready again.
@@ -135,13 +141,4 @@ cdef void claimcall_book(PopCall* call, PGresult* res, int row, int64_t now) noe
         elif c.job.n_made:
             claim_undo(call.base.engine, c, False, &wake)
     uv_mutex_unlock(&book.lock)
-    if wake != NULL:
-        waiters_send(call.base.engine.worker, wake)
-
-cdef void claimcall_answer(Engine* e, PopJob* j) noexcept nogil:
-    if j.n_made:
-        delivery_made(e.worker, j, NULL)
-        return
-    # the cursor was moved without the book's knowledge: the full way finds the reason
-    rowcache_release_all(j)
-    job_queue(&j.job, &e.pops.jobs)
+    waiters_send(call.base.engine.worker, wake)

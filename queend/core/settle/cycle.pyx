@@ -8,7 +8,6 @@ cdef const char* CYCLE_CONSUMED = b"The partition is being consumed: try again"
 cdef const char* CYCLE_BUSY = b"Others are changing these queues; try again"
 
 cdef enum:
-    CYCLE_TRIES = 10          # attempts while the names change
     FLUSH_PAUSE_US = 100000   # between two attempts of a cycle that waits for the end of a lease
     FLUSHES_MOST = 256        # most cycles of a worker that wait for the end of a lease
 
@@ -88,11 +87,7 @@ cdef void cycle_resolve(Engine* e, Job* job) noexcept nogil:
     uv_rwlock_rdunlock(&catalog.lock)
     j.makes = missing and j.req.spaces != NULL and not j.made
     if missing and not j.makes:
-        if j.job.tries >= CYCLE_TRIES:
-            job_refuse(&j.job, 503, CYCLE_BUSY)
-            return
-        j.job.tries += 1
-        joblist_add(&e.resolving, &j.job)
+        job_resolve(&j.job, CYCLE_BUSY)
         return
     for i in range(0 if missing or cycle_looks(j) else j.req.push.n):
         it = &j.req.push.items[i]
@@ -122,16 +117,6 @@ cdef bint cycle_name_refused(Round* r, Job* job) noexcept nogil:
 
 # ---- cycles that wait for the end of a lease -------------------------------------------------------------------------
 
-cdef bint cycle_flush_wait(Engine* e, CycleJob* j) noexcept nogil:
-    # Sets aside a cycle that the database postponed because its consumer group holds a lease. It then uses neither a
-    # connection nor the worker; cycle_flush_drain tries it again. Returns False if the daemon stops or 256 cycles wait
-    # already.
-    if e.stopping or e.flushes.n >= FLUSHES_MOST:
-        return False
-    j.again_us = clock_mono_us() + FLUSH_PAUSE_US
-    joblist_add(&e.flushes, &j.job)
-    return True
-
 cdef void cycle_flush_drain(Engine* e) noexcept nogil:
     # Retries cycles that have waited for 100 ms. The database ends the wait after 2 s (queend.stream_cycle). A cycle
     # whose client has left ends here, undone.
@@ -155,7 +140,8 @@ cdef void cycle_take(CycleCall* call, PGresult* res) noexcept nogil:
     # Takes the results: offsets for the items, changes for the book.
     cdef CycleJob* j = call.job
     cdef CycleReq* q = &j.req
-    cdef Worker* w = call.base.engine.worker
+    cdef Engine* e = call.base.engine
+    cdef Worker* w = e.worker
     cdef PgIter bases, moments
     cdef int64_t base = 0
     cdef int64_t at = 0
@@ -164,9 +150,12 @@ cdef void cycle_take(CycleCall* call, PGresult* res) noexcept nogil:
     cdef Group* g = NULL
     cdef PopJob* wake = NULL
     if not pg_null(res, 0, CYCLE_STALE):
-        cyclecall_stale(call.base.engine, j)
+        cyclecall_stale(e, j)
         return
-    if pg_bool(res, 0, CYCLE_WAITS) and cycle_flush_wait(call.base.engine, j):
+    if pg_bool(res, 0, CYCLE_WAITS) and not e.stopping and e.flushes.n < FLUSHES_MOST:
+        # Postponed by the database, because its consumer group holds a lease. It waits without a connection.
+        j.again_us = clock_mono_us() + FLUSH_PAUSE_US
+        joblist_add(&e.flushes, &j.job)
         return
     if pg_bool(res, 0, CYCLE_GONE):
         q.windows_closed = True
@@ -297,11 +286,8 @@ cdef void cycle_refuse(Job* job, int status, const char* text) noexcept nogil:
     if (<CycleJob*>job).doubt:
         job_refuse(job, 503, CYCLE_IN_DOUBT)
     else:
-        cycle_deny(job_end(job), status, cycle_code(status), text)
-
-cdef inline const char* cycle_code(int status) noexcept nogil:
-    if status == 409: return b"bound_reached"
-    return b"too_large" if status == 413 else b"refused"
+        cycle_deny(job_end(job), status,
+                   b"bound_reached" if status == 409 else b"too_large" if status == 413 else b"refused", text)
 
 cdef void cycle_deny(Request* r, int status, const char* code, const char* text) noexcept nogil:
     # Answers with a status and the error code that the control plane gives for streams. An error that may be retried

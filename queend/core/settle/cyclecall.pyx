@@ -15,10 +15,9 @@ cdef enum:
 # ---- the next statement ----------------------------------------------------------------------------------------------
 
 cdef void cyclecall_drain(Engine* e) noexcept nogil:
-    while e.cycles.jobs.n:
-        if not cyclecall_send(e):
-            jobs_expire(e, &e.cycles.jobs)
-            break
+    while e.cycles.jobs.n and cyclecall_send(e):
+        pass
+    jobs_expire(e, &e.cycles.jobs)
 
 cdef bint cyclecall_send(Engine* e) noexcept nogil:
     # Sends the next statement. Returns False if nothing was sent: the job is back in its queue or was refused.
@@ -47,7 +46,9 @@ cdef bint cyclecall_send(Engine* e) noexcept nogil:
         return True
     if step == STEP_LOOK:
         call_asks(&call.base, STMT_STREAM_SOURCES)
-        cyclecall_look(<SourcesArgs*>e.args.at, &j.req)
+        if j.req.has_query:
+            arg_bytes(&(<SourcesArgs*>e.args.at).query, j.req.query, 16)
+        arg_int4(&(<SourcesArgs*>e.args.at).partition, cyclecall_partition(&j.req))
     elif step == STEP_MAKE:
         call_asks(&call.base, STMT_QUEUES_MAKE)
         cyclecall_make(e, <SpacesArgs*>e.args.at, &j.req)
@@ -92,11 +93,6 @@ cdef int32_t cyclecall_partition(CycleReq* q) noexcept nogil:
     if uuid_parse(q.partition, id, NULL) and uuid_serial_read(catalog.seed, b'p', id, &number):
         return number
     return 0
-
-cdef void cyclecall_look(SourcesArgs* a, CycleReq* q) noexcept nogil:
-    if q.has_query:
-        arg_bytes(&a.query, q.query, 16)
-    arg_int4(&a.partition, cyclecall_partition(q))
 
 cdef void cyclecall_make(Engine* e, SpacesArgs* a, CycleReq* q) noexcept nogil:
     # Writes the queues to create. If a queue is named several times, the first item with a namespace or task counts.
@@ -219,7 +215,7 @@ cdef void cyclecall_recovered(CycleCall* call, PGresult* res) noexcept nogil:
 
 cdef void cyclecall_stale(Engine* e, CycleJob* j) noexcept nogil:
     # Reloads the catalog, as the names were resolved with an outdated one. Nothing was done.
-    if j.job.tries >= CYCLE_TRIES:
+    if j.job.tries >= JOB_TRIES:
         job_refuse(&j.job, 503, CYCLE_BUSY)
         return
     j.job.tries += 1

@@ -119,7 +119,6 @@ cdef void lease_extend_fed(LeaseReq* q, int64_t now) noexcept nogil:
 cdef void lease_done(Call* c, PGresult* res, int outcome) noexcept nogil:
     cdef LeaseJob* j
     cdef Request* r
-    cdef Buf* out
     cdef int row, i = 0
     if jobs_back(c, res, outcome, &c.engine.leases.jobs, &LEASE_TEXTS):
         return
@@ -139,7 +138,6 @@ cdef void lease_done(Call* c, PGresult* res, int outcome) noexcept nogil:
             lease_extend_fed(&j.req, c.ended_us)
         r = job_end(&j.job)
         r.worker.counters.op[OP_LEASE].items += 1
-        out = reply_begin(r, 200, JSON_TYPE)
-        leasebody_reply(out, &j.req)
+        leasebody_reply(reply_begin(r, 200, JSON_TYPE), &j.req)
         reply_end(r)
         i += 1

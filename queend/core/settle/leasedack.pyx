@@ -15,10 +15,8 @@ cdef bint leasedack_qualify(AckJob* j) noexcept nogil:
     cdef AckItem* it
     cdef int i
     cdef int n = 0
-    cdef bint good = most > 0
-    if not good:
-        return False
-    all_ = <LeasedAck*>arena_alloc(&j.job.r.arena, most * sizeof(LeasedAck))
+    cdef bint good = True
+    all_ = <LeasedAck*>arena_alloc(&j.job.r.arena, most * sizeof(LeasedAck)) if most else NULL
     if all_ == NULL:
         return False
     uv_mutex_lock(&book.lock)
@@ -202,8 +200,7 @@ cdef int leasedack_done(PopCall* call, PGresult* res) noexcept nogil:
                 leasedack_take(call, a, pg_bool(res, row, TURN_RELEASED), pg_int8(res, row, TURN_HEAD), &wake)
         row += 1
     uv_mutex_unlock(&book.lock)
-    if wake != NULL:
-        waiters_send(call.base.engine.worker, wake)
+    waiters_send(call.base.engine.worker, wake)
     leasedack_answer(call)
     return row
 

@@ -106,12 +106,8 @@ cdef void tx_resolve(Engine* e, Job* job) noexcept nogil:
             return
         j.cleared = not tx_refusable(j)
     ask = ask or (missing and j.cleared)
-    if ask and j.job.tries >= JOB_TRIES:
-        job_refuse(&j.job, 503, "The queue is being deleted; try again")
-        return
     if ask:
-        j.job.tries += 1
-        joblist_add(&e.resolving, &j.job)
+        job_resolve(&j.job, "The queue is being deleted; try again")
         return
     for i in range(j.req.n):
         op = &j.req.ops[i]
@@ -252,7 +248,6 @@ cdef void tx_answer(TxJob* j, int fault) noexcept nogil:
     # Answers the request. fault: the operation that failed, TX_DONE, or TX_LEASE.
     cdef Request* r = j.job.r
     cdef TxOp* op
-    cdef Buf* out
     cdef int i
     if fault == TX_DONE and j.limited:
         capacity_transacted(j)
@@ -268,8 +263,7 @@ cdef void tx_answer(TxJob* j, int fault) noexcept nogil:
         tx_tally(&j.req, r.worker)
     if r.worker.spans.every:
         tx_spans(r, &j.req, 200 if fault == TX_DONE else 409)
-    out = reply_begin(r, 200, JSON_TYPE)
-    txbody_reply(out, &j.req, fault)
+    txbody_reply(reply_begin(r, 200, JSON_TYPE), &j.req, fault)
     reply_end(r)
 
 cdef void tx_tally(TxReq* q, Worker* w) noexcept nogil:

@@ -16,10 +16,9 @@ cdef struct TxCall:
 # ---- the statement ---------------------------------------------------------------------------------------------------
 
 cdef void txcall_drain(Engine* e) noexcept nogil:
-    while e.txs.jobs.n:
-        if not txcall_send(e):
-            jobs_expire(e, &e.txs.jobs)
-            break
+    while e.txs.jobs.n and txcall_send(e):
+        pass
+    jobs_expire(e, &e.txs.jobs)
 
 cdef bint txcall_send(Engine* e) noexcept nogil:
     # Sends a transaction. Returns False if nothing was sent: the job is back in its queue or was refused.
@@ -82,8 +81,10 @@ cdef bint txcall_gather(TxCall* call, TxJob* j) noexcept nogil:
             fault = txcall_gather_ack(call, &seen, op.ack)
         elif op.kind != TX_PUSH:
             continue              # its partition was removed: it counts as done
-        elif op.push.partition != NULL:
-            fault = txcall_gather_push(call, &seen, op.push)
+        elif op.push.partition != NULL and not tx_push_add(&call.batch, &seen, op.push):
+            fault = TX_FAULT_MEMORY
+        elif op.push.partition != NULL and op.push.status != ITEM_QUEUED:
+            fault = TX_FAULT_DUPLICATE
         if fault:
             break
     table_free(&seen)
@@ -94,12 +95,6 @@ cdef bint txcall_gather(TxCall* call, TxJob* j) noexcept nogil:
         job_refuse(&j.job, 503, "Out of memory")
         fault = TX_FAULT_MEMORY
     return fault == TX_FAULT_NONE
-
-cdef int txcall_gather_push(TxCall* call, Table* seen, PushItem* it) noexcept nogil:
-    # Adds a push. Returns TX_FAULT_*.
-    if not tx_push_add(&call.batch, seen, it):
-        return TX_FAULT_MEMORY
-    return TX_FAULT_DUPLICATE if it.status != ITEM_QUEUED else TX_FAULT_NONE
 
 cdef int txcall_gather_ack(TxCall* call, Table* seen, AckItem* it) noexcept nogil:
     # Adds an acknowledgment. Returns TX_FAULT_*. An unknown group holds no lease: the database refuses its row.
@@ -116,17 +111,12 @@ cdef int txcall_gather_ack(TxCall* call, Table* seen, AckItem* it) noexcept nogi
         row.group = it.group
         if not table_put(seen, key, row):
             return TX_FAULT_MEMORY
-    it.next = NULL
     if it.has_lease and row.first != NULL and not row.first.has_lease:
         # the row is checked against the only lease that was named
         it.next = row.first
         row.first = it
-    elif row.last != NULL:
-        row.last.next = it
-        row.last = it
-    if row.first == NULL:
-        row.first = it
-        row.last = it
+    else:
+        link_append(<void**>&row.first, it)
     row.n += 1
     return TX_FAULT_NONE
 

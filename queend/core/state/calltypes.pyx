@@ -2,7 +2,6 @@
 # Linger: how long a statement waits for more jobs (govern/linger). In and out: fields. Owner: a worker. No locks.
 
 cdef struct Call
-cdef struct Engine
 cdef struct Limit
 
 # ---- a statement in flight -------------------------------------------------------------------------------------------
@@ -22,8 +21,8 @@ ctypedef void (*call_done)(Call* c, PGresult* res, int outcome) noexcept nogil
 cdef struct Call:
     Engine* engine
     int statement             # STMT_*
-    Limit* limit              # gave the call its permit; NULL: none
-    bint kept                 # embedded in a longer-lived struct: not freed at its end
+    # gave the call its permit; NULL: it needs none, and is embedded in a longer-lived struct: not freed at its end
+    Limit* limit
     Arena arena               # memory of the call
     JobList jobs              # jobs that the call serves
     int64_t forgets           # book.forgets when the call was sent

@@ -8,9 +8,9 @@ cdef enum AskKind:
     ASK_PARTITION = 1         # a partition by name, never created
     ASK_NAMES = 2             # partitions by id
     ASK_GROUPS = 3            # groups of acknowledgments, never created
+    ASK_GROUP = 4             # a group of pops (or of a transaction's acknowledgments): created with its subscription
     ASK_SIZE = 5              # number of records in bounded queues
     ASK_STORED = 6            # ids of records without capacity in a bounded queue: finds those already stored
-    ASK_GROUP = 4             # a group of pops (or of a transaction's acknowledgments): created with its subscription
     ASK_DRAINED = 7           # like ASK_RESOLVE, for the failover buffer: created regardless of bounds
 
 cdef enum NameBound:
@@ -19,7 +19,7 @@ cdef enum NameBound:
     BOUND_GROUPS = 3
 
 cdef struct Asked:
-    Slice first               # name of a queue or group
+    Slice first               # name of a queue
     Slice second              # name of a partition or group
     int32_t id                # of the queue or partition that contains it
     PushItem* item            # ASK_STORED
@@ -33,8 +33,7 @@ cdef struct Ask:
     int room
     Asked* at
     int64_t cleanings         # the catalog's cleanings when the statement was sent
-    Queue* queue              # ASK_GROUP
-    Slice mode
+    Slice mode                # ASK_GROUP, with the next two
     int64_t since_us
     bint has_since
     int tries
@@ -46,7 +45,7 @@ cdef struct Round:
     bint running
     int64_t incarnation       # the incarnation whose numbers the round uses
     Arena arena
-    Job* jobs
+    JobList jobs
     JobList passed  # jobs whose clients used up their share of the round: they go behind jobs that arrived since
     Table asked               # number of names asked for by each client (Job.client)
     int names                 # number of names asked for by all clients
@@ -103,7 +102,7 @@ cdef struct Slices:           # requests for tokens of rates (find/buckets)
     int room
 
 cdef struct Polling:
-    Call call
+    Call call                 # must stay first: poll_forget sets all other fields to 0
     int64_t incarnation       # the incarnation that `found` belongs to
     Group* scanning
     int pin                   # pin of `scanning`

@@ -2,8 +2,8 @@
 # requests belong to their worker's thread; the budgets to the process. Only conn_move writes the state of a connection.
 # Locks: Budget.lock for the fields that say so.
 
+cdef struct Conn
 cdef struct HotRoute
-cdef struct Worker
 
 # ---- requests --------------------------------------------------------------------------------------------------------
 

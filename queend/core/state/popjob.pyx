@@ -2,7 +2,6 @@
 # and out: fields. Owner: the worker of the pop, or of the feed's connection.
 # Locks: book.lock guards the lists of parked pops, the leases of a feed, and the fields that say so.
 
-cdef struct Engine
 cdef struct LeasedAck
 
 # ---- a pop -----------------------------------------------------------------------------------------------------------
@@ -33,8 +32,6 @@ cdef enum:
     CALL_CURSORS = 1000       # candidates in one call
     POP_MAX_PARTITIONS = 1000 # candidates of one pop in one attempt
     CALL_ROOM = CALL_CURSORS + POP_MAX_PARTITIONS
-
-cdef enum:
     CLAIM_BYTES = 8388608     # bytes of one answer; the first row is always delivered
 
 cdef struct Claim:            # a candidate of a pop; then the records of its partition that the pop claims
@@ -137,8 +134,7 @@ cdef struct PopCall:
     JobList acks              # for records in memory: acknowledgments that travel with the call
     LeasedAck** leased        # leases of these acknowledgments, cursors ascending
     int n_leased
-    int64_t expected          # estimated bytes of its answers
-    bint counted              # `expected` is counted in the budget
+    int64_t expected          # estimated bytes of its answers; once it has left: those counted in the budget
     bint heads                # the call also asks for the ends of the logs
 
 # ---- records from memory ---------------------------------------------------------------------------------------------
@@ -161,15 +157,11 @@ cdef inline int64_t popjob_base(Claim* c, int64_t next_offset) noexcept nogil:
 
 # ---- feeds: what each client was given, and which leases it holds ----------------------------------------------------
 
-cdef struct Conn
 cdef struct Feed
-cdef struct Request
-cdef struct Worker
 
 cdef struct FeedLease:
     # A lease held by a feed. Guarded by book.lock.
-    FeedLease* prev
-    FeedLease* next
+    Link link                 # first: in the feed's list
     FeedLease* alike          # another FeedLease of the same lease
     Feed* feed
     Cursor* cursor            # its `fed` points back
@@ -207,7 +199,8 @@ cdef struct Feed:
     size_t want               # least bytes that the incomplete frame needs
     char[29] accept           # the answer to the client's Sec-WebSocket-Key
     # Guarded by book.lock:
-    FeedLease* out
+    FeedLease* out            # leases that it holds, oldest first
+    FeedLease* out_last
     int64_t returned          # messages whose leases ended
     bint full                 # its credit is used up
     bint posted               # msg is in flight

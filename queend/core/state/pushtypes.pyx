@@ -41,6 +41,7 @@ cdef struct PushPart:
     PushJob* job
     Appender* stream
     PushItem* items           # chained by next while it travels
+    PushItem* last            # of these, while the part is made
     int left
     # copy of the job's flag when the part was made: the job belongs to its worker, the part to its appender
     bint check_ids
@@ -53,7 +54,6 @@ cdef struct PushJob:
     Job job
     PushReq req
     int parts_left
-    PushPart one              # the only part if a single appender takes all
     bint held                 # items came home and have not left again: counts as one part
     PushItem* unresolved      # items whose partition is not known yet
     bint naming               # waits for a round of look-ups for these items, or behind an earlier push
@@ -102,6 +102,7 @@ cdef struct PushSlot:
     int at                    # its place in the item's run
 
 cdef struct PushPartition:
+    PushPartition* prev       # these two first, as in a Link
     PushPartition* next
     Partition* partition
     PushItem* first
@@ -192,9 +193,8 @@ cdef struct Pusher:
 
 cdef struct Appender:
     Call call                 # must stay first: the statement in flight
-    int index
     Appender* side  # id loader: partitions that must wait gather there, so that others do not wait (push/idloader)
-    Appender* main            # the appender that this id loader belongs to; NULL: this one has lanes itself
+    Appender* main            # the appender that has the lanes and keeps the pushers: itself, or the id loader's
     PushPartition* learning   # the partition whose ids the id loader reads
     Worker* worker
     PushBatch* gather
@@ -215,9 +215,8 @@ cdef struct Appender:
 # ---- remembered ids, and walks over items ----------------------------------------------------------------------------
 
 cdef struct IdSet:
+    Link link                 # first: in the order of use
     Partition* partition
-    IdSet* newer
-    IdSet* older
     uint64_t* cells
     uint64_t size             # cells of the table
     uint64_t used

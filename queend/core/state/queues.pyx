@@ -53,7 +53,6 @@ cdef struct Queue:
     SharedInt64 lease_us
     SharedInt64 delay_us
     SharedInt64 window_us
-    SharedInt64 retry_delay_us
     SharedInt32 retry_limit
     SharedInt32 max_size          # 0: no bound
     SharedFlag sealed               # payloads are encrypted
@@ -76,6 +75,7 @@ cdef struct Queue:
     Group* group_list         # guarded by book.lock as well
     SharedInt32 n_groups      # in group_list
     Partition* all_partitions # partitions that can be found; for a retired queue, all partitions retired with it
+    Partition* last_partition
     # monotonic, when its groups were last forgotten, 0: all of them were found again or are retired
     int64_t forgotten_us
     int64_t moved_us          # monotonic, when a reload showed that groups were deleted or moved, 0: never
@@ -115,12 +115,11 @@ cdef struct LogEnd:           # end of a partition's log, as this process last w
     uint8_t known             # the fields are valid unless another process has written since
 
 cdef struct Partition:
+    Link link                 # first: in the queue's list, or in the list of partitions retired with it
     int32_t id
     SharedFlag dead
     Queue* queue
     Partition* same_hash
-    Partition* all_next       # in the queue's list, or in the list of partitions retired with it
-    Partition* all_prev
     Cursor* retired_cursors   # its cursors, if the partition was removed alone
     Slice name
     char[36] uuid
@@ -145,6 +144,7 @@ cdef struct Handling:         # observed behaviour of a group's consumers (memor
     double message_us         # time from delivery to acknowledgment, divided by the number of messages
 
 cdef struct Group:
+    Link link                 # first: in the order of the groups' last pops (ready/groups)
     int32_t id
     SharedFlag dead           # forgotten: it can be found again while it is in its queue's list
     SharedFlag paused         # its pops find nothing; pops that may wait are parked (deliver/popend)
@@ -180,8 +180,6 @@ cdef struct Group:
     bint scan_listed
     bint scan_twice           # asked for again while it ran
     int scan_rests            # partitions that pops take before a scan that rests goes on
-    Group* newer              # in the order of the groups' last pops (ready/groups)
-    Group* older
     uint32_t used             # book.ticks at the group's last pop
     bint listed               # the group stands in that order
     int n_fed                 # cursors leased to a feed
@@ -234,11 +232,10 @@ cdef enum CursorState:
 cdef struct FeedLease
 
 cdef struct Cursor:
+    Link link                 # first: in the ready ring
     HeapNode due
     Partition* partition
     Group* group
-    Cursor* next              # in the ready ring
-    Cursor* prev
     Cursor* all_next          # in the group's list; if the partition was retired alone, in the partition's list
     Cursor* all_prev
     PopJob* wait_first        # parked pops of exactly this partition
@@ -261,9 +258,8 @@ cdef enum:
     ROWCACHE_AGE_US = 10000000
 
 cdef struct CachedRow:
+    Link link                 # first: in the process's list, in order of insertion
     CachedRow* newer          # next newer row of the partition
-    CachedRow* next           # in the process's list, in order of insertion
-    CachedRow* prev
     Partition* partition
     int64_t base
     int64_t created_us
@@ -277,8 +273,7 @@ cdef struct CachedRow:
     Slice meta
 
 cdef struct Unacked:
-    Unacked* newer               # in the process's list, in order of leasing
-    Unacked* older
+    Link link                 # first: in the process's list, in order of leasing
     uint64_t key
     unsigned char[16] lease
     int64_t first             # offset of the first unacknowledged record
@@ -305,7 +300,7 @@ cdef struct Book:
     int64_t missed_us         # monotonic, when a pop that does not wait last found nothing; 0: never
     uint32_t commits          # 1 + looks that saw a commit
     uint32_t lease_pages      # how often leases were selected for a look-up
-    Group* used_first         # groups in the order of their last pops (ready/groups)
+    Group* used_first         # groups in the order of their last pops, the oldest first (ready/groups)
     Group* used_last
     uint32_t ticks            # half-second ticks at which the epoch was examined (find/reclaim)
     Group* scan_first         # groups that want a scan

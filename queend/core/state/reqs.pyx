@@ -17,8 +17,6 @@ cdef enum:
     BATCH_MAX = 10000
     LEASE_MAX = 86400         # seconds that a pop may ask for
     FEED_BEAT_MOST_S = 600    # longest heartbeat interval of a stream
-
-cdef enum:
     DELAY_DAYS = 366          # longest delay of a message or a partition
 
 cdef enum Route:              # routes that share one function (HotRoute)
