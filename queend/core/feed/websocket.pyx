@@ -326,11 +326,9 @@ cdef void websocket_answered(Feed* f, Request* q) noexcept nogil:
         buf_text(b, b"refused")
     buf_text(b, b'":')
     buf_put(b, q.out.data, q.out.len)
-    buf_text(b, b',"status":')
-    buf_int(b, q.status)
+    member_int(b, b',"status":', q.status)
     if q.query.n:
-        buf_text(b, b',"ref":')
-        buf_slice(b, q.query)
+        member_raw(b, b',"ref":', q.query)
     buf_byte(b, b'}')
     if q.out.failed:
         b.failed = True       # the connection ends instead of sending a cut answer

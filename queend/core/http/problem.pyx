@@ -14,8 +14,7 @@ cdef void problem_open(Buf* b, int status, Slice path) noexcept nogil:
     # Writes the members up to `instance`, the path as it was sent.
     buf_text(b, b'{"type":"about:blank","title":"')
     buf_text(b, response_phrase(status))
-    buf_text(b, b'","status":')
-    buf_int(b, status)
+    member_int(b, b'","status":', status)
     buf_text(b, b',"instance":"')
     uri_encode(b, path, False)
     buf_byte(b, b'"')
@@ -23,10 +22,8 @@ cdef void problem_open(Buf* b, int status, Slice path) noexcept nogil:
 cdef void problem_put(Buf* b, int status, Slice path, Slice text) noexcept nogil:
     # Writes a refusal in words.
     problem_open(b, status, path)
-    buf_text(b, b',"detail":')
-    text_escape(b, text)
-    buf_text(b, b',"error":')
-    text_escape(b, text)
+    member_text(b, b',"detail":', text)
+    member_text(b, b',"error":', text)
     buf_byte(b, b'}')
 
 cdef bint problem_error(Slice body, Slice* literal) noexcept nogil:
@@ -53,8 +50,7 @@ cdef void problem_copy(Buf* b, int status, Slice path, Slice error, Slice body) 
     cdef Slice key, value
     cdef bint first = True
     problem_open(b, status, path)
-    buf_text(b, b',"detail":')
-    buf_slice(b, error)
+    member_raw(b, b',"detail":', error)
     json_open(&j, body, JSON_DEPTH)
     json_peek(&j)
     json_enter(&j, b'{')

@@ -122,8 +122,7 @@ cdef void reply_error_more(Request* r, int status, const char* lines, const char
     cdef Buf* b
     cdef bint problem
     if r.feed != NULL:
-        buf_text(reply_bare(r, status), b'{"error":')
-        text_escape(&r.out, slice_lit(text))
+        member_text(reply_bare(r, status), b'{"error":', slice_lit(text))
         buf_byte(&r.out, b'}')
         reply_end(r)
         return
@@ -143,8 +142,7 @@ cdef void reply_error_more(Request* r, int status, const char* lines, const char
     if problem:
         problem_put(b, status, r.path, slice_lit(text))
     else:
-        buf_text(b, b'{"error":')
-        text_escape(b, slice_lit(text))
+        member_text(b, b'{"error":', slice_lit(text))
         buf_byte(b, b'}')
     reply_end(r)
 

@@ -178,12 +178,10 @@ cdef void readentry_json(ReadCall* c, Buf* b) noexcept nogil:
         buf_text(b, b",\"records\":[")
         while readentry_next(c, e, b.len, &r):
             buf_room(b, r.payload.n + 160)
-            buf_text(b, b"{\"offset\":" if e.records == 1 else b",{\"offset\":")
-            buf_int(b, r.offset)
+            member_int(b, b"{\"offset\":" if e.records == 1 else b",{\"offset\":", r.offset)
             buf_text(b, b",\"transactionId\":")
             readentry_txid(b, &r)
-            buf_text(b, b",\"payload\":")
-            buf_slice(b, r.payload)
+            member_raw(b, b",\"payload\":", r.payload)
             buf_text(b, b",\"ts\":\"")
             readentry_time(b, &time, r.created_us)
             buf_byte(b, b'"')
@@ -191,8 +189,7 @@ cdef void readentry_json(ReadCall* c, Buf* b) noexcept nogil:
             buf_byte(b, b'}')
         buf_text(b, b"],")
         if e.erased:              # the last record does not show the next offset
-            buf_text(b, b"\"nextOffset\":")
-            buf_int(b, e.next)
+            member_int(b, b"\"nextOffset\":", e.next)
             buf_byte(b, b',')
         readentry_marks(b, e)
     buf_text(b, b"]}")
@@ -241,17 +238,14 @@ cdef void readentry_list(ReadCall* c, Buf* b) noexcept nogil:
         if i:
             buf_byte(b, b',')
         readentry_head(b, e)
-        buf_text(b, b",\"nextOffset\":")
-        buf_int(b, e.next)
+        member_int(b, b",\"nextOffset\":", e.next)
         buf_byte(b, b',')
         readentry_marks(b, e)
     buf_text(b, b"]}")
 
 cdef void readentry_head(Buf* b, ReadEntry* e) noexcept nogil:
-    buf_text(b, b"{\"queue\":")
-    text_escape(b, e.queue)
-    buf_text(b, b",\"partition\":")
-    text_escape(b, e.partition)
+    member_text(b, b"{\"queue\":", e.queue)
+    member_text(b, b",\"partition\":", e.partition)
 
 cdef void readentry_marks(Buf* b, ReadEntry* e) noexcept nogil:
     buf_text(b, b"\"highWatermark\":")
@@ -259,14 +253,11 @@ cdef void readentry_marks(Buf* b, ReadEntry* e) noexcept nogil:
         buf_text(b, b"null,\"logStartOffset\":null")
     else:
         buf_int(b, e.head)
-        buf_text(b, b",\"logStartOffset\":")
-        buf_int(b, e.floor)
+        member_int(b, b",\"logStartOffset\":", e.floor)
     if e.erased:
-        buf_text(b, b",\"erased\":")
-        buf_int(b, e.erased)
+        member_int(b, b",\"erased\":", e.erased)
     if e.error.n:
-        buf_text(b, b",\"error\":")
-        text_escape(b, e.error)
+        member_text(b, b",\"error\":", e.error)
     buf_byte(b, b'}')
 
 cdef inline void readentry_time(Buf* b, ReadTime* t, int64_t us) noexcept nogil:

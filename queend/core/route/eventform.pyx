@@ -226,8 +226,7 @@ cdef void eventform_put_origin(Buf* b, Slice* origin) noexcept nogil:
     eventform_put_plain(b, b"queendoriginqueue", origin[1])
     eventform_put_plain(b, b"queendoriginpartition", origin[2])
     if origin[3].n:
-        buf_text(b, b',"queendoriginoffset":"')
-        buf_slice(b, origin[3])
+        member_raw(b, b',"queendoriginoffset":"', origin[3])
         buf_byte(b, b'"')
 
 cdef inline void eventform_put_plain(Buf* b, const char* name, Slice literal) noexcept nogil:

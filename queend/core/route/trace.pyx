@@ -69,11 +69,9 @@ cdef void trace_put(Buf* b, Slice parent, Slice state) noexcept nogil:
     # Appends both as members of an object; b begins with its brace.
     if parent.n == 0:
         return
-    buf_text(b, b'"traceparent":' if b.len == 1 else b',"traceparent":')
-    text_escape(b, parent)
+    member_text(b, b'"traceparent":' if b.len == 1 else b',"traceparent":', parent)
     if state.n:
-        buf_text(b, b',"tracestate":')
-        text_escape(b, state)
+        member_text(b, b',"tracestate":', state)
 
 cdef bint trace_headers(Arena* a, PushItem* it, Slice parent, Slice state) noexcept nogil:
     # Stores a trace context as the item's headers. Returns False if memory ran out.
