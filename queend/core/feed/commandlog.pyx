@@ -47,10 +47,8 @@ cdef size_t commandlog_batch(Slice body, char* out) noexcept nogil:
     cdef Slice key
     cdef size_t at = 0
     cdef int n = 0
-    json_open(&j, body, JSON_DEPTH)
-    if json_peek(&j) != b'{':
+    if not json_object(&j, body):
         return 0
-    json_enter(&j, b'{')
     while json_member(&j, &first, &key):
         if not member_is(key, b"acknowledgments") or json_peek(&j) != b'[':
             if not json_skip(&j, NULL):
@@ -80,7 +78,6 @@ cdef void commandlog_note(Feed* f, Request* q) noexcept nogil:
         ids = commandlog_batch(q.body, more + at)
         if ids == 0:
             json_open(&j, q.body, JSON_DEPTH)
-            json_peek(&j)
             ids = commandlog_ids(&j, more + at)
         at += ids
     requestlog_put(q, f.r, b"command", slice_of(more, at))

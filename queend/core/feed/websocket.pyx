@@ -290,9 +290,7 @@ cdef bint websocket_lease(Request* q, Slice what, ApiError* e) noexcept nogil:
     cdef Slice lease = slice_of(NULL, 0)
     cdef bint first = True
     cdef char* path = <char*>arena_alloc(&q.arena, 64)
-    json_open(&j, what, JSON_DEPTH)
-    if json_peek(&j) == b'{':
-        json_enter(&j, b'{')
+    if json_object(&j, what):
         while json_member(&j, &first, &key) and json_skip(&j, &value):
             if member_is(key, b"leaseId"):
                 lease = value

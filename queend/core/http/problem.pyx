@@ -32,10 +32,8 @@ cdef bint problem_error(Slice body, Slice* literal) noexcept nogil:
     cdef Slice key, value
     cdef bint first = True
     literal[0] = slice_of(NULL, 0)
-    json_open(&j, body, JSON_DEPTH)
-    if body.n == 0 or json_peek(&j) != b'{':
+    if not json_object(&j, body):
         return False
-    json_enter(&j, b'{')
     while json_member(&j, &first, &key):
         if not json_skip(&j, &value):
             return False
@@ -51,9 +49,7 @@ cdef void problem_copy(Buf* b, int status, Slice path, Slice error, Slice body) 
     cdef bint first = True
     problem_open(b, status, path)
     member_raw(b, b',"detail":', error)
-    json_open(&j, body, JSON_DEPTH)
-    json_peek(&j)
-    json_enter(&j, b'{')
+    json_object(&j, body)
     while json_member(&j, &first, &key) and json_skip(&j, &value):
         if not (slice_is(key, b'"type"') or slice_is(key, b'"title"') or slice_is(key, b'"status"')
                 or slice_is(key, b'"detail"') or slice_is(key, b'"instance"')):

@@ -263,6 +263,11 @@ cdef bint json_enter(Json* j, char opening) noexcept nogil:
     j.p += 1
     return True
 
+cdef inline bint json_object(Json* j, Slice text) noexcept nogil:
+    # Opens a text and steps over its opening brace. Returns False if it is no object.
+    json_open(j, text, JSON_DEPTH)
+    return json_enter(j, b'{')
+
 cdef inline bint json_member(Json* j, bint* first, Slice* key_raw) noexcept nogil:
     # Takes the next member. Requires json_enter(j, '{') and first set to True by the caller. Returns True with the
     # key's literal (quotes included) and the cursor at its value, which the caller must consume. Returns False after

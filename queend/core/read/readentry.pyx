@@ -290,9 +290,7 @@ cdef void readentry_origin(Buf* b, ReadRecord* r) noexcept nogil:
     cdef bint first = True
     if r.extras.headers.n == 0:
         return
-    json_open(&j, r.extras.headers, JSON_DEPTH)
-    json_peek(&j)
-    json_enter(&j, b'{')
+    json_object(&j, r.extras.headers)
     while json_member(&j, &first, &key) and json_skip(&j, &value):
         if key.n > 7 and memcmp(key.p + 1, b"origin", 6) == 0:
             buf_byte(b, b',')

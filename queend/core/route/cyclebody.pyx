@@ -216,8 +216,7 @@ cdef bint cyclebody_ack(Slice raw, Arena* a, CycleReq* q, ApiError* e) noexcept 
     cdef uint8_t kind, keep
     if raw.p[0] != b'{':
         return cyclebody_refuse(e, NULL, 0, b"ack", b"must be an object or null")
-    json_open(&j, raw, JSON_DEPTH)
-    json_enter(&j, b'{')
+    json_object(&j, raw)
     while member_next(&j, &first, a, &key):
         if not json_skip(&j, &value):
             break

@@ -100,8 +100,7 @@ cdef void cycleop_window_end(CycleOp* op, Arena* a) noexcept nogil:
     if op.value.p[0] != b'{' or (memmem(op.value.p, op.value.n, b"indowEnd", 8) == NULL
                                  and memmem(op.value.p, op.value.n, b"\\u00", 4) == NULL):
         return
-    json_open(&j, op.value, JSON_DEPTH)
-    json_enter(&j, b'{')
+    json_object(&j, op.value)
     while member_next(&j, &first, a, &key):
         if not json_skip(&j, &value):
             return

@@ -136,9 +136,7 @@ cdef void eventform_put(Buf* b, PopMessage* m, bint first) noexcept nogil:
     cdef bint begun = True
     memset(origin, 0, sizeof(origin))
     if m.extras.headers.n:
-        json_open(&j, m.extras.headers, JSON_DEPTH)
-        json_peek(&j)
-        json_enter(&j, b'{')
+        json_object(&j, m.extras.headers)
         while json_member(&j, &begun, &key) and json_skip(&j, &value):
             if member_is(key, b"cloudEvent"):
                 attributes = value
