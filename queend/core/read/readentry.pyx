@@ -274,14 +274,10 @@ cdef inline void readentry_txid(Buf* b, ReadRecord* r) noexcept nogil:
         text_uuid(b, r.id)
 
 cdef inline void readentry_line(Buf* b, Slice json) noexcept nogil:
-    # Writes JSON on one line: line ends occur only between tokens, where a blank is equivalent.
-    cdef size_t i = b.len
+    # Writes JSON on one line.
+    cdef size_t at = b.len
     buf_slice(b, json)
-    if b.failed or (memchr(json.p, b'\n', json.n) == NULL and memchr(json.p, b'\r', json.n) == NULL):
-        return
-    for i in range(i, b.len):
-        if b.data[i] == b'\n' or b.data[i] == b'\r':
-            b.data[i] = b' '
+    feedreply_flatten(b, at)
 
 cdef void readentry_origin(Buf* b, ReadRecord* r) noexcept nogil:
     # Writes the members of a record's headers that give the origin of a redriven dead letter.
