@@ -138,7 +138,7 @@ cdef int arrow_message(ArrowReader* r, FlatTable* header, Slice* body, ApiError*
         return arrow_broken(e, b"unexpected end")
     flat = <Flat*>arena_alloc(r.arena, sizeof(Flat))
     if flat == NULL:
-        refuse_set(e, 503, b"Out of memory")
+        refuse_memory(e)
         return ARROW_BROKEN
     flat.p = r.p + 8
     flat.n = size
@@ -284,13 +284,11 @@ cdef bint arrow_take_dictionary(ArrowReader* r, FlatTable* header, Slice body, A
         return arrow_refuse(e, b"malformed metadata") if b.table.at == 0 else False
     chunk = <ArrowChunk*>arena_zero(r.arena, sizeof(ArrowChunk))
     if chunk == NULL:
-        refuse_set(e, 503, b"Out of memory")
-        return False
+        return refuse_memory(e)
     chunk.values.kind = d.kind
     why = arrow_column(r, &b, &chunk.values)
     if why != NULL:
-        e.status = 400
-        snprintf(e.text, 239, b"Invalid Arrow stream: a dictionary %s", why)
+        refuse_as(e, b"Invalid Arrow stream: a dictionary %s", why)
         return arrow_refuse_here(r, why, e)
     if flat_int(header, ARROW_PIECE_IS_DELTA, 1) == 0:
         d.first = NULL
@@ -321,9 +319,7 @@ cdef bint arrow_refuse_here(const ArrowReader* r, const char* why, ApiError* e) 
     return False
 
 cdef bint arrow_refuse(ApiError* e, const char* what) noexcept nogil:
-    e.status = 400
-    snprintf(e.text, 239, b"Invalid Arrow stream: %s", what)
-    return False
+    return refuse_as(e, b"Invalid Arrow stream: %s", what)
 
 cdef int arrow_broken(ApiError* e, const char* what) noexcept nogil:
     # Refuses a stream. Returns ARROW_BROKEN, for functions that read message by message.
@@ -331,6 +327,4 @@ cdef int arrow_broken(ApiError* e, const char* what) noexcept nogil:
     return ARROW_BROKEN
 
 cdef bint arrow_refuse_column(ApiError* e, int role, const char* what) noexcept nogil:
-    e.status = 400
-    snprintf(e.text, 239, b"Invalid Arrow stream: column %s %s", column_role_name(role), what)
-    return False
+    return refuse_as(e, b"Invalid Arrow stream: column %s %s", column_role_name(role), what)

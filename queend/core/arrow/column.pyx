@@ -233,8 +233,7 @@ cdef bint column_field(ArrowReader* r, FlatTable* field, ArrowField* out, ApiErr
             return arrow_refuse_column(e, out.role, b"has places of an unknown width")
     out.dictionary = column_dictionary(r, flat_int(&encoding, ARROW_ENCODING_ID, 8), True)
     if out.dictionary == NULL:
-        refuse_set(e, 503, b"Out of memory")
-        return False
+        return refuse_memory(e)
     if out.dictionary.kind != ARROW_NULL and out.dictionary.kind != out.kind:
         return arrow_refuse_column(e, out.role, b"shares a dictionary of another type")
     out.dictionary.kind = out.kind

@@ -37,7 +37,7 @@ cdef void feed_submit(Worker* w, Request* r, int route) noexcept nogil:
         f.req.feed = FEED_SOCKET
         websocket_check(r, f.accept, &err)
     if err.status == 0 and not heap_add(&e.beats, &f.beat, feedgrant_until(r, clock_mono_us(), f.ask.beat_s)):
-        refuse_set(&err, 503, b"Out of memory")
+        refuse_memory(&err)
     if err.status:
         free(f)
         reply_error(r, err.status, err.text)

@@ -50,12 +50,9 @@ cdef bint json_body_array(Slice body) noexcept nogil:
 
 cdef bint json_refuse(ApiError* e, Json* j) noexcept nogil:
     # Refuses the text, in the reference's words, and says where. Returns False.
-    e.status = 400
     if j.error == NULL:
-        strncpy(e.text, b"Invalid JSON", 239)
-    else:
-        snprintf(e.text, 239, b"Invalid JSON: %s at byte %lld", j.error, <long long>(j.p - j.begin))
-    return False
+        return refuse(e, b"Invalid JSON")
+    return refuse_as(e, b"Invalid JSON: %s at byte %lld", j.error, <long long>(j.p - j.begin))
 
 # ---- values of a body for the control plane --------------------------------------------------------------------------
 # A value of two bytes becomes an object of a hundred there. Only commas and brackets are counted.

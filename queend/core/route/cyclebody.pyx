@@ -287,14 +287,11 @@ cdef bint cyclebody_text(Slice raw, Arena* a, size_t least, size_t most, const c
 cdef bint cyclebody_refuse(ApiError* e, const char* part, int place, const char* name, const char* text) noexcept nogil:
     # Refuses a part: `pushitems_array[3].queue is required`. part NULL: the whole; place -1: the part is not a list.
     # Returns False.
-    e.status = 400
     if part == NULL:
-        snprintf(e.text, 239, b"%s %s", name, text)
-    elif place < 0:
-        snprintf(e.text, 239, b"%s.%s %s", part, name, text)
-    else:
-        snprintf(e.text, 239, b"%s[%d].%s %s", part, place, name, text)
-    return False
+        return refuse_as(e, b"%s %s", name, text)
+    if place < 0:
+        return refuse_as(e, b"%s.%s %s", part, name, text)
+    return refuse_as(e, b"%s[%d].%s %s", part, place, name, text)
 
 cdef bint cyclebody_no_json(CycleReq* q, Json* j, ApiError* e) noexcept nogil:
     q.code = b"invalid_json"

@@ -40,8 +40,7 @@ cdef bint cycleops_keep_last(CycleReq* q, ApiError* e) noexcept nogil:
         if other != NULL:
             q.ops[i].dropped = True
         elif not table_put(&keys, hash_, &q.ops[i]):
-            refuse_set(e, 503, b"Out of memory")
-            good = False
+            good = refuse_memory(e)
             break
     table_free(&keys)
     return good
