@@ -91,16 +91,9 @@ cdef enum:
     UUID_LOWER = 1            # all letters are small
     UUID_MIXED = 2
 
-cdef bint uuid_parse(Slice s, unsigned char* out, bint* canonical) noexcept nogil:
-    # Parses the 36-character form, either case. canonical (may be NULL): it was all lower case. Returns False and
-    # leaves `out` undefined if it is malformed.
-    cdef int spelled
-    if s.n != 36:
-        return False
-    spelled = wide_uuid_parse(s.p, out)
-    if canonical != NULL:
-        canonical[0] = spelled == UUID_LOWER
-    return spelled != UUID_MALFORMED
+cdef inline bint uuid_parse(Slice s, unsigned char* out) noexcept nogil:
+    # Parses the 36-character form, either case. Returns False and leaves `out` undefined if it is malformed.
+    return s.n == 36 and wide_uuid_parse(s.p, out) != UUID_MALFORMED
 
 cdef inline void uuid_format(const unsigned char* id, char* out) noexcept nogil:
     # Writes 36 bytes, no NUL.

@@ -206,6 +206,6 @@ def read_partition_number(bytes seed, bytes text):
     cdef int32_t number = 0
     if len(seed) != 16:
         raise ValueError("the seed has 16 bytes")
-    if not uuid_parse(slice_of(text, len(text)), id, NULL):
+    if not uuid_parse(slice_of(text, len(text)), id):
         return None
     return number if uuid_serial_read(<const unsigned char*><const char*>seed, b'p', id, &number) else None

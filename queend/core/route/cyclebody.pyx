@@ -67,7 +67,7 @@ cdef bint cyclebody_ids(CycleReq* q, Arena* a, ApiError* e) noexcept nogil:
         return cyclebody_refuse(e, NULL, 0, b"partition_id", b"is required")
     if not cyclebody_text(q.query_json, a, 0, NAME_MAX, NULL, 0, b"query_id", &text, e):
         return False
-    q.has_query = uuid_parse(text, q.query, NULL)
+    q.has_query = uuid_parse(text, q.query)
     if not q.has_query:
         cyclebody_fail_query(q, a, text)
     return cyclebody_text(q.partition_json, a, 0, NAME_MAX, NULL, 0, b"partition_id", &q.partition, e)
@@ -172,7 +172,7 @@ cdef bint cyclebody_item(Json* j, Arena* a, UuidGen* g, CycleReq* q, PushItem* i
         return cyclebody_refuse(e, b"push_items", place, b"transactionId", b"must have at most 255 characters")
     if not cyclebody_literal(&raw.trace, a, 0, NAME_MAX, place, b"traceId", &text, e):
         return False
-    if text.n and not uuid_parse(text, id, NULL):
+    if text.n and not uuid_parse(text, id):
         return cyclebody_refuse(e, b"push_items", place, b"traceId", b"must be a UUID")
     if (not cyclebody_text(ns, a, 0, NAME_MAX, b"push_items", place, b"namespace", &ns, e)
             or not cyclebody_text(task, a, 0, NAME_MAX, b"push_items", place, b"task", &task, e)):
@@ -249,7 +249,7 @@ cdef bint cyclebody_ack(Slice raw, Arena* a, CycleReq* q, ApiError* e) noexcept 
     ident_record(txid, q.ack, &kind, &keep)
     if status.n and not (q.dead or slice_is(status, b"completed") or slice_is(status, b"success")):
         cyclebody_fail(q, a, b"Unknown ack.status: ", status)
-    elif q.has_lease and not uuid_parse(lease, q.lease, NULL):
+    elif q.has_lease and not uuid_parse(lease, q.lease):
         cyclebody_fail(q, a, b"Invalid or expired lease", none)
     return True
 

@@ -320,7 +320,7 @@ cdef bint pushitem_new(Arena* a, UuidGen* g, PushItem* it, const ItemRaw* raw, c
     else:
         uuid_make(g, it.id)
     if raw.trace.p != NULL and raw.trace.n > 2:
-        if not text_unescape(raw.trace, a, &text, NULL) or not uuid_parse(text, it.trace, NULL):
+        if not text_unescape(raw.trace, a, &text, NULL) or not uuid_parse(text, it.trace):
             return refuse_item(e, b"TraceId must be a UUID", what, index, b"traceId")
         it.has_trace = 1
     it.payload = raw.payload if raw.payload.p != NULL else slice_lit(empty_payload)

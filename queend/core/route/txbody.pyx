@@ -176,7 +176,7 @@ cdef bint txbody_leases(Json* j, Arena* a, int max_items, TxReq* q, ApiError* e)
         q.required = <unsigned char*>arena_grow(a, q.required, q.n_required, 16, 8, &room)
         if q.required == NULL:
             return refuse_memory(e)
-        if not text_unescape(raw, a, &text, NULL) or not uuid_parse(text, q.required + 16 * q.n_required, NULL):
+        if not text_unescape(raw, a, &text, NULL) or not uuid_parse(text, q.required + 16 * q.n_required):
             # such a lease was never given, so it counts as expired
             memset(q.required + 16 * q.n_required, 0, 16)
         q.n_required += 1
