@@ -208,4 +208,4 @@ def read_partition_number(bytes seed, bytes text):
         raise ValueError("the seed has 16 bytes")
     if not uuid_parse(slice_of(text, len(text)), id):
         return None
-    return number if uuid_serial_read(<const unsigned char*><const char*>seed, b'p', id, &number) else None
+    return number if uuid_partition_read(<const unsigned char*><const char*>seed, id, &number) else None
