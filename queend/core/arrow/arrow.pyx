@@ -55,8 +55,7 @@ cdef struct ArrowReader:
     ArrowDictionary* dictionaries
     # the record batch that arrow_next found
     int64_t rows
-    ArrowColumn[6] columns    # by role
-    bint[6] present
+    ArrowColumn[6] columns    # by role; ARROW_NULL: also a column that the stream does not have
 
 cdef struct ArrowBatch:
     # The content of a record batch's table.
@@ -257,7 +256,6 @@ cdef bint arrow_take_batch(ArrowReader* r, FlatTable* header, Slice body, ApiErr
     if not arrow_batch_open(&b, body, e):
         return False
     r.rows = b.n
-    memset(r.present, 0, sizeof(r.present))
     for i in range(r.n_fields):
         f = &r.fields[i]
         c = &r.columns[f.role]
@@ -269,7 +267,6 @@ cdef bint arrow_take_batch(ArrowReader* r, FlatTable* header, Slice body, ApiErr
         if why != NULL:
             arrow_refuse_column(e, f.role, why)
             return arrow_refuse_here(r, why, e)
-        r.present[f.role] = True
     return True
 
 cdef bint arrow_take_dictionary(ArrowReader* r, FlatTable* header, Slice body, ApiError* e) noexcept nogil:
