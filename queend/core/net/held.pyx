@@ -130,7 +130,7 @@ cdef void held_take(Conn* c, Request* r) noexcept nogil:
         reply_error(r, 503, ARRIVING_TEXT)
         return
     budget_pass_on(c, r, <int64_t>r.arena.size)
-    r.on_gone = held_gone
+    r.on_gone = request_close     # its client left before it was read
     held_wait(c, r)
 
 cdef void held_pass(Worker* w, Request* r) noexcept nogil:
@@ -195,10 +195,6 @@ cdef void held_leave(Conn* c) noexcept nogil:
         a.room_last = c.room_prev
     if a.room_first == NULL:
         held_unlist(c.worker, a)
-
-cdef void held_gone(Request* r) noexcept nogil:
-    # Forgets a request whose client left before it was read.
-    request_close(r)
 
 cdef bint held_may_go(Conn* c) noexcept nogil:
     # Returns True if there is room for a connection that waits.
