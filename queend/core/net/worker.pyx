@@ -141,15 +141,8 @@ cdef inline void worker_turn_end(Worker* w) noexcept nogil:
     w.taken_us = 0
     w.turn_pieces = 0
 
-cdef inline void worker_defer(Conn* c) noexcept nogil:
-    # Lets the connection, whose bytes are kept and which is not read, go on in a later turn.
-    worker_waits_add(c, &c.worker.waits)
-
-cdef inline void worker_defer_more(Conn* c) noexcept nogil:
-    # Lets the connection be read again in a later turn.
-    worker_waits_add(c, &c.worker.waits_pieces if c.in_pieces else &c.worker.waits_more)
-
 cdef void worker_waits_add(Conn* c, Waits* l) noexcept nogil:
+    # Lets the connection go on, or be read again, in a later turn.
     if c.wait_next != NULL:
         return
     c.wait_next = c
