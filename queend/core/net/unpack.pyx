@@ -42,18 +42,12 @@ cdef void unpack_begin(Worker* w, Request* r, int64_t most) noexcept nogil:
 cdef void unpack_offload(Worker* w, Request* r) noexcept nogil:
     # Unpacks a large body. There is room for it in the budget of requests in hand, and no other body of the worker's is
     # unpacked meanwhile.
-    cdef ApiError e
-    cdef int outcome
     w.unpacking = True
-    if offload_add(w, r, NULL, unpack_read, unpack_taken):
-        return
-    outcome = unpack_body(r, r.unpacks_to, &e)
-    if outcome == UNPACK_LONG:
-        unpack_large(&e)
-    unpack_taken(w, r, NULL, outcome == UNPACK_OK, &e)
+    if not offload_add(w, r, NULL, unpack_read, unpack_taken):
+        unpack_taken(w, r, NULL, unpack_read(r, NULL, &w.tools), &w.tools.error)
 
 cdef bint unpack_read(Request* r, void* job, Tools* t) noexcept nogil:
-    # Unpacks a body on a thread of the pool. Returns False with t.error if it was refused.
+    # Unpacks a body, on any thread. Returns False with t.error if it was refused.
     cdef int outcome = unpack_body(r, r.unpacks_to, &t.error)
     if outcome == UNPACK_LONG:
         unpack_large(&t.error)
