@@ -15,6 +15,16 @@ cdef inline bint worker_post(Worker* to, InboxMsg* m) noexcept nogil:
     # sender.
     return thread_post(&to.inbox, m)
 
+cdef bint worker_call(Worker* to, void (*run)(Worker* w, InboxMsg* m) noexcept nogil) noexcept nogil:
+    # Has a worker run the function, which frees the message. Returns False if memory ran out. Any thread.
+    cdef InboxMsg* m = <InboxMsg*>calloc(1, sizeof(InboxMsg))
+    if m == NULL:
+        return False
+    m.run = run
+    if not worker_post(to, m):
+        free(m)
+    return True
+
 cdef void worker_on_wake(uv_async_t* handle) noexcept nogil:
     cdef Worker* w = <Worker*>handle.data
     cdef InboxMsg* m = thread_receive(&w.inbox)

@@ -257,16 +257,10 @@ cdef bint engine_lend(Process* p) noexcept nogil:
     # memory ran out. Any thread.
     cdef int i
     cdef int most = 0
-    cdef InboxMsg* m = <InboxMsg*>calloc(1, sizeof(InboxMsg))
-    if m == NULL:
-        return False
     for i in range(p.n):
         if atomic_get64(&p.workers[i].counters.connected) > atomic_get64(&p.workers[most].counters.connected):
             most = i
-    m.run = engine_spare
-    if not worker_post(p.workers[most], m):
-        free(m)
-    return True
+    return worker_call(p.workers[most], engine_spare)
 
 cdef void engine_spare(Worker* w, InboxMsg* m) noexcept nogil:
     free(m)
