@@ -219,30 +219,25 @@ cdef void engine_turn(Worker* w) noexcept nogil:
         drain_turn(w)
 
 cdef void engine_tick(Worker* w) noexcept nogil:
+    # Maintains connections, streams and parked pops. Called twice a second.
+    cdef Engine* e = engine_of(w)
+    cdef bint cleared
     bridge_tick(w)
-    engine_sweep(w)
-    if engine_of(w) != NULL:
-        feed_tick(engine_of(w))
-        if engine_of(w).grants_seen != atomic_get64(&grants_epoch):
-            engine_verify_grants(engine_of(w))
-        elif service.guarded:
-            popend_verify_all(engine_of(w))
+    if e != NULL and not e.closing:
+        slotpool_sweep(e.slots)
+        engine_borrow(e)
+        poll_sweep(e)
+    if e != NULL:
+        feed_tick(e)
+        cleared = e.grants_seen != atomic_get64(&grants_epoch)
+        if cleared:           # the tokens of streams are verified again, too
+            e.grants_seen = atomic_get64(&grants_epoch)
+            feed_check_all(e)
+        if cleared or service.guarded:
+            popend_verify_all(e)
         if epoch_blocked:
-            popend_renew(engine_of(w))
+            popend_renew(e)
     reclaim_tick(w)
-
-cdef void engine_verify_grants(Engine* e) noexcept nogil:
-    # Has the tokens of streams and parked pops verified again, after the table of grants was cleared.
-    e.grants_seen = atomic_get64(&grants_epoch)
-    feed_check_all(e)
-    popend_verify_all(e)
-
-cdef void engine_sweep(Worker* w) noexcept nogil:
-    # Maintains the connections. Called twice a second.
-    if engine_of(w) != NULL and not engine_of(w).closing:
-        slotpool_sweep(engine_of(w).slots)
-        engine_borrow(engine_of(w))
-        poll_sweep(engine_of(w))
 
 cdef void engine_borrow(Engine* e) noexcept nogil:
     # Asks another worker to give up a connection, if the server is out of connections and this worker has none.
