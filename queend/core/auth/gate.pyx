@@ -47,7 +47,9 @@ cdef Slice gate_bearer(Slice headers) noexcept nogil:
     # Returns the token: what follows `Bearer `, or the whole value of Authorization. p NULL: no such header.
     cdef Slice value = header_value(headers, b"authorization")
     if slice_begins(value, b"bearer") and (value.n == 6 or value.p[6] == b' '):
-        value = slice_trim(slice_from(value, 6))
+        value = slice_of(value.p + 6, value.n - 6)
+        while value.n and value.p[0] == b' ':
+            value = slice_of(value.p + 1, value.n - 1)
     return value
 
 cdef bint gate_lacks_token(Request* r, Slice token) noexcept nogil:
