@@ -42,12 +42,6 @@ cdef bint json_body_object(Json* j, Slice body, const char* text, ApiError* e) n
         return json_refuse(e, j)
     return refuse(e, text)
 
-cdef bint json_body_array(Slice body) noexcept nogil:
-    # Returns True if the body is an array.
-    cdef ApiError e
-    cdef Json j
-    return json_body(&j, body, &e) and json_peek(&j) == b'['
-
 cdef bint json_refuse(ApiError* e, Json* j) noexcept nogil:
     # Refuses the text, in the reference's words, and says where. Returns False.
     if j.error == NULL:
