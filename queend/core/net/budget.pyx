@@ -16,7 +16,6 @@ cdef void budget_open(Settings* s) noexcept nogil:
     budget.most_untaken = s.max_untaken
     budget.most_all = max((s.max_arriving + s.max_untaken) // 4 * 3, max(s.max_arriving, s.max_untaken))
     uv_mutex_init(&budget.lock)
-    table_init(&budget.addresses)
 
 cdef void budget_change(int most, int most_of_one) noexcept nogil:
     # Sets how many connections may be open from now on. Open connections stay.

@@ -221,7 +221,6 @@ cdef Worker* worker_new(Process* process, int index, Settings* s) noexcept nogil
         free(w.input)
         free(w)
         return NULL
-    table_init(&w.addresses)
     uuid_open(&w.uuids)
     w.tools.unzip = &w.unzip
     w.unzip.on_loop = True

@@ -69,8 +69,6 @@ cdef void spool_open(const char* dir, int64_t limit, int per_file, int chunk, in
     spool.chunk = chunk
     spool.pause_us = <int64_t>pause_ms * 1000
     spool.number = <uint64_t>clock_wall_us()
-    table_init(&spool.waiting)
-    table_init(&spool.charged)
     uuid_open(&g)
     spool.seed = g.state
     spool.gate = GATE_SHUT    # until the engine sets it
