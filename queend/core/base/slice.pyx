@@ -92,14 +92,6 @@ cdef inline Slice slice_copy(char* room, Slice s) noexcept nogil:
     room[s.n] = 0
     return slice_of(room, s.n)
 
-cdef inline char* slice_strdup(const char* text) noexcept nogil:
-    # Returns a copy to be freed, NULL if memory ran out.
-    cdef size_t n = strlen(text) + 1
-    cdef char* copy = <char*>malloc(n)
-    if copy != NULL:
-        memcpy(copy, text, n)
-    return copy
-
 cdef Slice slice_keep(Slice s) noexcept nogil:
     # Returns an own copy, with a NUL behind it; p is NULL if memory ran out.
     return slice_copy(<char*>malloc(s.n + 1), s)

@@ -83,8 +83,8 @@ cdef void address_open(Address* a, const char* conninfo) noexcept nogil:
         o += 1
     if host == NULL or numeric:
         return
-    a.names = slice_strdup(host)
-    a.numbers = slice_strdup(port)
+    a.names = <char*>slice_keep(slice_lit(host)).p
+    a.numbers = <char*>slice_keep(slice_lit(port)).p
     if a.names == NULL or a.numbers == NULL:
         return
     n = address_split(a.names, a.hosts)
