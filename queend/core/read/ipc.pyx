@@ -246,7 +246,8 @@ cdef inline void ipc_body(Buf* b, Buf* part) noexcept nogil:
 cdef void ipc_dictionary(Buf* b, int id, IpcText* t) noexcept nogil:
     cdef FbsTable message, dictionary
     cdef size_t[3] sizes
-    cdef size_t base = ipc_message(b, ARROW_DICTIONARY_BATCH, ipc_padded(t.ends.len) + ipc_padded(t.bytes.len), &message)
+    cdef size_t base = ipc_message(b, ARROW_DICTIONARY_BATCH, ipc_padded(t.ends.len) + ipc_padded(t.bytes.len),
+                                   &message)
     sizes[0] = 0
     sizes[1] = t.ends.len
     sizes[2] = t.bytes.len
