@@ -178,15 +178,8 @@ cdef void readentry_json(ReadCall* c, Buf* b) noexcept nogil:
         buf_text(b, b",\"records\":[")
         while readentry_next(c, e, b.len, &r):
             buf_room(b, r.payload.n + 160)
-            member_int(b, b"{\"offset\":" if e.records == 1 else b",{\"offset\":", r.offset)
-            buf_text(b, b",\"transactionId\":")
-            readentry_txid(b, &r)
-            member_raw(b, b",\"payload\":", r.payload)
-            buf_text(b, b",\"ts\":\"")
-            readentry_time(b, &time, r.created_us)
-            buf_byte(b, b'"')
-            readentry_origin(b, &r)
-            buf_byte(b, b'}')
+            buf_text(b, b"{\"offset\":" if e.records == 1 else b",{\"offset\":")
+            readentry_record(b, &r, &time, False)
         buf_text(b, b"],")
         if e.erased:              # the last record does not show the next offset
             member_int(b, b"\"nextOffset\":", e.next)
@@ -215,16 +208,8 @@ cdef void readentry_ndjson(ReadCall* c, Buf* b) noexcept nogil:
             elif buf_room(b, names_n):       # the names are written once per entry, then copied within the answer
                 memcpy(b.data + b.len, b.data + names, names_n)
                 b.len += names_n
-            buf_int(b, r.offset)
-            buf_text(b, b",\"transactionId\":")
-            readentry_txid(b, &r)
-            buf_text(b, b",\"payload\":")
-            readentry_line(b, r.payload)
-            buf_text(b, b",\"ts\":\"")
-            readentry_time(b, &time, r.created_us)
-            buf_byte(b, b'"')
-            readentry_origin(b, &r)
-            buf_text(b, b"}\n")
+            readentry_record(b, &r, &time, True)
+            buf_byte(b, b'\n')
     readentry_list(c, b)
     buf_byte(b, b'\n')
 
@@ -260,24 +245,29 @@ cdef void readentry_marks(Buf* b, ReadEntry* e) noexcept nogil:
         member_text(b, b",\"error\":", e.error)
     buf_byte(b, b'}')
 
-cdef inline void readentry_time(Buf* b, ReadTime* t, int64_t us) noexcept nogil:
-    # Writes a time. Keeps its text, because all records of one row have the same time.
-    if t.text[0] == 0 or t.us != us:
-        clock_format(us, 6, t.text)
-        t.us = us
-    buf_put(b, t.text, 27)
-
-cdef inline void readentry_txid(Buf* b, ReadRecord* r) noexcept nogil:
+cdef void readentry_record(Buf* b, ReadRecord* r, ReadTime* t, bint on_line) noexcept nogil:
+    # Writes a record from the value of its offset on. on_line: without line ends in its payload. t keeps the text of its
+    # time, because all records of one row have the same time.
+    cdef size_t at
+    buf_int(b, r.offset)
+    buf_text(b, b",\"transactionId\":")
     if r.text.n:
         text_escape(b, r.text)
     else:
         text_uuid(b, r.id)
-
-cdef inline void readentry_line(Buf* b, Slice json) noexcept nogil:
-    # Writes JSON on one line.
-    cdef size_t at = b.len
-    buf_slice(b, json)
-    feedreply_flatten(b, at)
+    buf_text(b, b",\"payload\":")
+    at = b.len
+    buf_slice(b, r.payload)
+    if on_line:
+        feedreply_flatten(b, at)
+    if t.text[0] == 0 or t.us != r.created_us:
+        clock_format(r.created_us, 6, t.text)
+        t.us = r.created_us
+    buf_text(b, b",\"ts\":\"")
+    buf_put(b, t.text, 27)
+    buf_byte(b, b'"')
+    readentry_origin(b, r)
+    buf_byte(b, b'}')
 
 cdef void readentry_origin(Buf* b, ReadRecord* r) noexcept nogil:
     # Writes the members of a record's headers that give the origin of a redriven dead letter.
