@@ -104,6 +104,7 @@ cdef void requestlog_close(RequestLog* l) noexcept nogil:
 # ---- the thread ------------------------------------------------------------------------------------------------------
 
 cdef void requestlog_run(void* arg) noexcept nogil:
+    # Runs the thread, which writes the last lines when it is stopped: after the workers have ended.
     cdef Process* p = <Process*>arg
     cdef bint more = True
     cdef int i
@@ -147,10 +148,3 @@ cdef inline bint requestlog_ends(Routine* x) noexcept nogil:
     ends = x.ends
     uv_mutex_unlock(&x.lock)
     return ends
-
-cdef bint requestlog_start(Process* p) noexcept nogil:
-    return p.settings.request_log == 0 or thread_start(&p.logwriter, requestlog_run, p)
-
-cdef void requestlog_stop(Process* p) noexcept nogil:
-    # Stops the thread, which then writes the last lines. Requires that the workers have ended.
-    thread_stop(&p.logwriter)
