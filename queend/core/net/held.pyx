@@ -245,23 +245,21 @@ cdef void held_expire(Worker* w) noexcept nogil:
     # Refuses requests that waited longer than the patience.
     cdef LocalAddress* a = w.room_first
     cdef LocalAddress* after
+    cdef Conn* c
+    cdef Conn* following
+    cdef Request* r
     cdef int64_t oldest = clock_mono_us() - <int64_t>w.settings.patience_ms * 1000
     while a != NULL:
         after = a.room_next
-        held_expire_of(a, oldest)
+        c = a.room_first
+        while c != NULL:
+            following = c.room_next
+            r = c.unread_request
+            if r != NULL and r.started_us < oldest:
+                held_leave(c)
+                reply_error(r, 503, b"Too many requests are waiting; try again")
+            c = following
         a = after
-
-cdef void held_expire_of(LocalAddress* a, int64_t oldest) noexcept nogil:
-    cdef Conn* c = a.room_first
-    cdef Conn* following
-    cdef Request* r
-    while c != NULL:
-        following = c.room_next
-        r = c.unread_request
-        if r != NULL and r.started_us < oldest:
-            held_leave(c)
-            reply_error(r, 503, b"Too many requests are waiting; try again")
-        c = following
 
 # ---- memory given back -----------------------------------------------------------------------------------------------
 # A worker looks every TRIM_LOOK_MS at its requests in hand, with the incomplete requests and unsent answers of all
