@@ -380,19 +380,10 @@ cdef void feed_close(Feed* f) noexcept nogil:
 
 cdef void feed_detach(Request* q) noexcept nogil:
     # Detaches an internal request from the feed, if q is not NULL; the request goes on alone.
-    if q == NULL:
-        return
-    q.feed = NULL
-    q.grant = NULL
-    if not q.replied:
-        request_leave(q)
-        if q.on_gone != NULL:
-            q.on_gone(q)
-        return
-    request_detach(q)
-    if q.on_unsent != NULL:
-        q.on_unsent(q)
-    request_close(q)
+    if q != NULL:
+        q.feed = NULL
+        q.grant = NULL
+        request_forsake(q)
 
 cdef void feed_check_all(Engine* e) noexcept nogil:
     # Lets each stream be checked when this turn of the loop ends: the drain began, or grants ended.

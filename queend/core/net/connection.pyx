@@ -111,15 +111,7 @@ cdef void conn_close(Conn* c) noexcept nogil:
     uv_close(<uv_handle_t*>&c.tcp, conn_closed)
     while r != NULL:
         following = r.next
-        if r.replied:
-            request_detach(r)
-            if r.on_unsent != NULL:
-                r.on_unsent(r)
-            request_close(r)
-        else:
-            request_leave(r)
-            if r.on_gone != NULL:
-                r.on_gone(r)  # may answer and thereby free the request
+        request_forsake(r)
         r = following
 
 cdef void conn_drop(Conn* c) noexcept nogil:
