@@ -46,8 +46,7 @@ cdef struct ArrowReader:
     const char* end
     Arena* arena
     size_t room               # bytes that may still be unpacked
-    bint on_loop              # what takes longer is refused with REFUSED_HERE
-    ZSTD_DCtx* zstd           # made for the first compressed buffer
+    Unzip* unzip
     ArrowField[6] fields      # ARROW_ROLES; in the order of the stream
     int n_fields
     bint has_schema
@@ -72,18 +71,14 @@ cdef struct ArrowBatch:
 
 # ---- messages --------------------------------------------------------------------------------------------------------
 
-cdef void arrow_open(ArrowReader* r, Slice text, Arena* a, size_t room) noexcept nogil:
+cdef void arrow_open(ArrowReader* r, Slice text, Unzip* z, Arena* a, size_t room) noexcept nogil:
     # Opens a stream. room: bytes that compressed buffers may unpack to, all together.
     memset(r, 0, sizeof(ArrowReader))
     r.p = text.p
     r.end = text.p + text.n
+    r.unzip = z
     r.arena = a
     r.room = room
-
-cdef void arrow_close(ArrowReader* r) noexcept nogil:
-    if r.zstd != NULL:
-        ZSTD_freeDCtx(r.zstd)
-    r.zstd = NULL
 
 cdef int arrow_next(ArrowReader* r, ApiError* e) noexcept nogil:
     # Reads up to the next record batch. Returns ARROW_BATCH, ARROW_END or ARROW_BROKEN.
@@ -179,7 +174,6 @@ cdef const char* arrow_buffer(ArrowReader* r, ArrowBatch* b, Slice* out) noexcep
     # Takes the next buffer, unpacked. Returns NULL, or what is wrong.
     cdef uint64_t at, n
     cdef int64_t raw
-    cdef size_t got
     cdef char* text
     if b.buffer >= b.n_buffers:
         return b"has no buffer"
@@ -200,16 +194,13 @@ cdef const char* arrow_buffer(ArrowReader* r, ArrowBatch* b, Slice* out) noexcep
     if raw < 0 or <uint64_t>raw > r.room:
         return ARROW_TOO_MUCH
     r.room -= <size_t>raw
-    if r.zstd == NULL:
-        r.zstd = ZSTD_createDCtx()
     text = <char*>arena_alloc(r.arena, <size_t>raw + JSONWALK_ROOM)
-    if r.zstd == NULL or text == NULL:
+    if text == NULL or not unzip_open(r.unzip):
         return b"finds no memory"
     memset(text + raw, 0, JSONWALK_ROOM)
-    got = ZSTD_decompressDCtx(r.zstd, text, <size_t>raw, out.p, out.n)
-    if ZSTD_isError(got) or got != <size_t>raw:
+    if not unzip_into(r.unzip, out[0], text, <size_t>raw):
         return b"is badly compressed"
-    out[0] = slice_of(text, got)
+    out[0] = slice_of(text, <size_t>raw)
     return NULL
 
 cdef const char* arrow_column(ArrowReader* r, ArrowBatch* b, ArrowColumn* c) noexcept nogil:
@@ -292,7 +283,7 @@ cdef bint arrow_take_dictionary(ArrowReader* r, FlatTable* header, Slice body, A
         d.last = NULL
         d.n = 0
         d.chunks = 0
-    if r.on_loop and d.chunks >= ARROW_CHUNKS_ON_LOOP:
+    if r.unzip.on_loop and d.chunks >= ARROW_CHUNKS_ON_LOOP:
         e.status = REFUSED_HERE
         return False
     if d.chunks >= ARROW_CHUNKS_MAX:
@@ -311,7 +302,7 @@ cdef bint arrow_take_dictionary(ArrowReader* r, FlatTable* header, Slice body, A
 
 cdef bint arrow_refuse_here(const ArrowReader* r, const char* why, ApiError* e) noexcept nogil:
     # Lets the body be read again where it may unpack to more, if that is what is wrong.
-    if r.on_loop and why == ARROW_TOO_MUCH:
+    if r.unzip.on_loop and why == ARROW_TOO_MUCH:
         e.status = REFUSED_HERE
     return False
 

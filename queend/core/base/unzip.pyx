@@ -30,7 +30,7 @@ cdef void unzip_close(Unzip* z) noexcept nogil:
 
 cdef inline size_t unzip_room(const Unzip* z, size_t most) noexcept nogil:
     # Returns how many bytes a request may unpack to here, of `most` that it may have.
-    return min(most, <size_t>UNZIP_ON_LOOP) if z != NULL and z.on_loop else most
+    return min(most, <size_t>UNZIP_ON_LOOP) if z.on_loop else most
 
 cdef int unzip_size(Slice frame, size_t most, size_t* size) noexcept nogil:
     # Reads the size that a frame unpacks to. The slice must be that frame and nothing else.
@@ -47,14 +47,16 @@ cdef int unzip_size(Slice frame, size_t most, size_t* size) noexcept nogil:
     size[0] = <size_t>n
     return UNZIP_OK
 
-cdef bint unzip_into(Unzip* z, Slice frame, char* room, size_t size) noexcept nogil:
-    # Unpacks to exactly `size` bytes.
+cdef bint unzip_open(Unzip* z) noexcept nogil:
+    # Makes the context for the first frame. Returns False if memory ran out.
     if z.context == NULL:
         z.context = ZSTD_createDCtx()
-        if z.context == NULL:
-            z.short_of_memory = True
-            return False
-    return ZSTD_decompressDCtx(z.context, room, size, frame.p, frame.n) == size
+        z.short_of_memory = z.short_of_memory or z.context == NULL
+    return z.context != NULL
+
+cdef bint unzip_into(Unzip* z, Slice frame, char* room, size_t size) noexcept nogil:
+    # Unpacks to exactly `size` bytes.
+    return unzip_open(z) and ZSTD_decompressDCtx(z.context, room, size, frame.p, frame.n) == size
 
 cdef int unzip_arena(Unzip* z, Slice frame, size_t most, Arena* a, Slice* out) noexcept nogil:
     # Unpacks into an arena, to be kept. JSONWALK_ROOM bytes behind the result are readable.

@@ -23,13 +23,11 @@ cdef bint pusharrow_parse(Slice body, size_t most, PushOptions* options, Unzip* 
     p.options = options
     p.most = most
     p.bytes = 0
-    arrow_open(&p.r, body, a, unzip_room(z, most))
-    p.r.on_loop = z != NULL and z.on_loop
+    arrow_open(&p.r, body, z, a, unzip_room(z, most))
     while True:
         more = arrow_next(&p.r, e)
         if more != ARROW_BATCH or not pusharrow_rows(&p):
             break
-    arrow_close(&p.r)
     out.unpacked = unzip_room(z, most) - p.r.room
     return more == ARROW_END
 
@@ -75,7 +73,7 @@ cdef bint pusharrow_fits(ArrowPush* p) noexcept nogil:
         return True
     for i in range(p.r.rows):
         p.bytes += column_value(c, i).n
-    if p.r.on_loop and p.bytes > UNZIP_ON_LOOP:
+    if p.r.unzip.on_loop and p.bytes > UNZIP_ON_LOOP:
         p.f.error.status = REFUSED_HERE
         return False
     if p.bytes > p.most:
