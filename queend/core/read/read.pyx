@@ -69,7 +69,14 @@ def read_answer(str form, list entries, int64_t most, tuple columns=None, list e
             c.n += 1
         with nogil:
             read_sealed(&c)
-            read_render(&c, kind, &out)
+            if kind == READ_JSON:
+                readentry_json(&c, &out)
+            elif kind == READ_NDJSON:
+                readentry_ndjson(&c, &out)
+            elif kind == READ_EVENTS:
+                readentry_events(&c, &out)
+            else:
+                ipc_answer(&c, &out)
         if out.failed:
             raise MemoryError()
         return <bytes>out.data[:out.len], c.records, c.bytes, bool(readentry_behind(&c)), bool(c.unreadable)
@@ -159,16 +166,6 @@ cdef void read_sealed(ReadCall* c) noexcept nogil:
         q = catalog_queue(c.entries[i].queue)
         c.entries[i].sealed = q != NULL and q.sealed
     uv_rwlock_rdunlock(&catalog.lock)
-
-cdef void read_render(ReadCall* c, int kind, Buf* out) noexcept nogil:
-    if kind == READ_JSON:
-        readentry_json(c, out)
-    elif kind == READ_NDJSON:
-        readentry_ndjson(c, out)
-    elif kind == READ_EVENTS:
-        readentry_events(c, out)
-    else:
-        ipc_answer(c, out)
 
 def read_moment(bytes text):
     """Microseconds since the Unix epoch of a time in ISO 8601 (without a zone: UTC); None for anything else."""

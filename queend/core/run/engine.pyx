@@ -118,7 +118,8 @@ cdef void engine_request(Worker* w, Request* r) noexcept nogil:
         return
     if grants.on and not gate_passes(r, route):
         return
-    if r.query.n and route.query != NULL and not engine_query_known(r, route.query):
+    if r.query.n and route.query != NULL and not typo_query(r.query, route.query, &r.arena, &w.tools.error):
+        reply_error(r, w.tools.error.status, w.tools.error.text)
         return
     route.submit(w, r, route.route)
 
@@ -133,13 +134,6 @@ cdef void engine_values_taken(Worker* w, Request* r, void* job, bint good, ApiEr
         reply_empty(r)   # the client left meanwhile
     else:
         bridge_send(r, False)
-
-cdef bint engine_query_known(Request* r, const char* names) noexcept nogil:
-    cdef ApiError e
-    if typo_query(r.query, names, &r.arena, &e):
-        return True
-    reply_error(r, e.status, e.text)
-    return False
 
 # ---- readiness -------------------------------------------------------------------------------------------------------
 
