@@ -126,7 +126,7 @@ cdef SpillWhy spill_refuses(PushJob* j, int64_t more) noexcept nogil:
     # Returns why the buffer does not take the bytes that were just gathered; SPILL_KEPT: it takes them.
     if spool.gather.failed:
         return SPILL_FAILED
-    if not spool_room():
+    if spool_size() > spool.limit:
         return SPILL_FULL
     return SPILL_KEPT if spill_charge(j.spill_address, more) else SPILL_SHARE
 

@@ -189,7 +189,9 @@ cdef bint ackbody_item(AckItem* it, AckRaw* raw, AckRaw* before, Arena* a, const
     if before != NULL and slice_eq(before.partition, raw.partition):
         memcpy(it.partition_uuid, (it - 1).partition_uuid, 16)
         it.partition_number = (it - 1).partition_number
-    elif not text_unescape(raw.partition, a, &text, NULL) or not ackbody_partition(text, it):
+    elif (not text_unescape(raw.partition, a, &text, NULL)
+          or not (uuid_parse(text, it.partition_uuid) or ident_whole(text, &it.partition_number))):
+        # a UUID, or the decimal number that framed pops carry
         return refuse_item(e, b"partitionId must be a UUID", what, index, b"partitionId")
     return ackbody_item_rest(it, raw, before, a, what, index, e)
 
@@ -253,10 +255,6 @@ cdef uint8_t ackbody_status(Slice raw) noexcept nogil:
     if member_is(raw, b"retry"):
         return ACK_RETRY
     return ACK_OTHER
-
-cdef inline bint ackbody_partition(Slice text, AckItem* it) noexcept nogil:
-    # Reads a partition: a UUID, or the decimal number that framed pops carry.
-    return uuid_parse(text, it.partition_uuid) or ident_whole(text, &it.partition_number)
 
 cdef void ackbody_reason(Slice raw, Arena* a, Slice* out) noexcept nogil:
     # Takes what went wrong, for people: a text, or any other JSON as it is spelled. An odd character in it is no reason

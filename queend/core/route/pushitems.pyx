@@ -268,7 +268,8 @@ cdef bint pushitem_from_raw(const ItemRaw* raw, Arena* a, UuidGen* g, PushItem* 
                             ApiError* e) noexcept nogil:
     # Makes an item of a push from literals and checks all its members. options: NULL if the item must have a queue.
     if raw.unsupported != NULL:
-        return typo_refuse_member(e, raw.unsupported, what, index)
+        return refuse_as(e, b"%s is not supported in an item: %s (%s %d, field %s)", raw.unsupported.name,
+                         raw.unsupported.instead, what, index, raw.unsupported.name)
     if raw.wrong or (raw.queue.p == NULL and (options == NULL or options.queue.p == NULL)):
         return pushitem_refuse_type(raw, what, index, e)
     if not pushitem_new(a, g, it, raw, empty_payload, options, before, what, index, e):

@@ -176,10 +176,6 @@ cdef inline int64_t spool_size() noexcept nogil:
     cdef int64_t flying = <int64_t>spool.write.bytes.len if spool.writing else 0
     return spool.bytes + <int64_t>spool.gather.len + flying
 
-cdef inline bint spool_room() noexcept nogil:
-    # Returns True if the gathered records fit within the limit.
-    return spool_size() <= spool.limit
-
 cdef void spool_write_begin(uv_loop_t* loop, uv_after_work_cb done) noexcept nogil:
     # Writes all gathered records with one write and one fsync; records gathered meanwhile share the next. Requires that
     # no write is running.
