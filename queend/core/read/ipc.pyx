@@ -162,39 +162,39 @@ cdef size_t ipc_message(Buf* b, uint8_t kind, int64_t body, FbsTable* t) noexcep
     base = b.len
     buf_le32(b, 0)                        # the root's reference
     fbs_table(b, base, base, b"2148", t)
-    fbs_short(b, t.field[ARROW_MESSAGE_VERSION], ARROW_V5)
-    fbs_byte(b, t.field[ARROW_MESSAGE_KIND], kind)
-    fbs_long(b, t.field[ARROW_MESSAGE_BODY_LENGTH], body)
+    fbs_int(b, t.field[ARROW_MESSAGE_VERSION], ARROW_V5, 2)
+    fbs_int(b, t.field[ARROW_MESSAGE_KIND], kind, 1)
+    fbs_int(b, t.field[ARROW_MESSAGE_BODY_LENGTH], body, 8)
     return base
 
 cdef void ipc_message_end(Buf* b, size_t base) noexcept nogil:
     # Ends the metadata; the body follows.
     fbs_pad(b, base, 8)
-    fbs_int(b, base - 4, <int32_t>(b.len - base))
+    fbs_int(b, base - 4, <int64_t>(b.len - base), 4)
 
 cdef void ipc_int(Buf* b, size_t base, size_t slot, int bits) noexcept nogil:
     cdef FbsTable t
     fbs_table(b, base, slot, b"41", &t)
-    fbs_int(b, t.field[ARROW_INT_BITS], bits)
-    fbs_byte(b, t.field[ARROW_INT_SIGNED], True)
+    fbs_int(b, t.field[ARROW_INT_BITS], bits, 4)
+    fbs_int(b, t.field[ARROW_INT_SIGNED], True, 1)
 
 cdef void ipc_field(Buf* b, size_t base, size_t slot, IpcColumn* c, int dictionary) noexcept nogil:
     # dictionary: id of the column's dictionary, if it has one.
     cdef FbsTable t, of, coding
     fbs_table(b, base, slot, b"411444" if c.dictionary != NULL else b"411404", &t)
-    fbs_byte(b, t.field[ARROW_FIELD_TYPE_KIND], c.kind)
+    fbs_int(b, t.field[ARROW_FIELD_TYPE_KIND], c.kind, 1)
     fbs_string(b, base, t.field[ARROW_FIELD_NAME], slice_lit(c.name))
     if c.kind == ARROW_TYPE_INT:
         ipc_int(b, base, t.field[ARROW_FIELD_TYPE], c.bits)
     elif c.kind == ARROW_TYPE_TIMESTAMP:
         fbs_table(b, base, t.field[ARROW_FIELD_TYPE], b"24", &of)
-        fbs_short(b, of.field[ARROW_TIME_UNIT], ARROW_MICROSECONDS)
+        fbs_int(b, of.field[ARROW_TIME_UNIT], ARROW_MICROSECONDS, 2)
         fbs_string(b, base, of.field[ARROW_TIME_ZONE], slice_lit(b"UTC"))
     else:
         fbs_table(b, base, t.field[ARROW_FIELD_TYPE], b"", &of)
     if c.dictionary != NULL:
         fbs_table(b, base, t.field[ARROW_FIELD_DICTIONARY], b"84", &coding)
-        fbs_long(b, coding.field[ARROW_ENCODING_ID], dictionary)
+        fbs_int(b, coding.field[ARROW_ENCODING_ID], dictionary, 8)
         ipc_int(b, base, coding.field[ARROW_ENCODING_INDEX], 32)
     fbs_vector(b, base, t.field[ARROW_FIELD_CHILDREN], 0, 4)
 
@@ -229,14 +229,14 @@ cdef void ipc_batch(Buf* b, size_t base, size_t slot, int64_t length, int column
     cdef int64_t begin = 0
     cdef int i
     fbs_table(b, base, slot, b"844", &t)
-    fbs_long(b, t.field[ARROW_BATCH_LENGTH], length)
+    fbs_int(b, t.field[ARROW_BATCH_LENGTH], length, 8)
     at = fbs_vector(b, base, t.field[ARROW_BATCH_NODES], columns, 16)
     for i in range(columns):
-        fbs_long(b, at + 16 * i, length)         # no nulls
+        fbs_int(b, at + 16 * i, length, 8)         # no nulls
     at = fbs_vector(b, base, t.field[ARROW_BATCH_BUFFERS], n, 16)
     for i in range(n):
-        fbs_long(b, at + 16 * i, begin)
-        fbs_long(b, at + 16 * i + 8, <int64_t>sizes[i])
+        fbs_int(b, at + 16 * i, begin, 8)
+        fbs_int(b, at + 16 * i + 8, <int64_t>sizes[i], 8)
         begin += ipc_padded(sizes[i])
 
 cdef inline void ipc_body(Buf* b, Buf* part) noexcept nogil:
@@ -252,7 +252,7 @@ cdef void ipc_dictionary(Buf* b, int id, IpcText* t) noexcept nogil:
     sizes[1] = t.ends.len
     sizes[2] = t.bytes.len
     fbs_table(b, base, message.field[ARROW_MESSAGE_HEADER], b"84", &dictionary)
-    fbs_long(b, dictionary.field[ARROW_PIECE_ID], id)
+    fbs_int(b, dictionary.field[ARROW_PIECE_ID], id, 8)
     ipc_batch(b, base, dictionary.field[ARROW_PIECE_DATA], ipc_text_count(t), 1, sizes, 3)
     ipc_message_end(b, base)
     ipc_body(b, &t.ends)
