@@ -119,9 +119,8 @@ cdef int arrow_message(ArrowReader* r, FlatTable* header, Slice* body, ApiError*
     if left == 0:
         return ARROW_END
     if left < 8 or le32(r.p) != <uint32_t>0xffffffff:
-        arrow_refuse(e, b"unexpected end" if left < 4
-                     or le32(r.p) == <uint32_t>0xffffffff else b"no message where one should begin")
-        return ARROW_BROKEN
+        return arrow_broken(e, b"unexpected end" if left < 4
+                            or le32(r.p) == <uint32_t>0xffffffff else b"no message where one should begin")
     size = le32(r.p + 4)
     if size == 0:
         if left > 8:
@@ -315,4 +314,4 @@ cdef int arrow_broken(ApiError* e, const char* what) noexcept nogil:
     return ARROW_BROKEN
 
 cdef bint arrow_refuse_column(ApiError* e, int role, const char* what) noexcept nogil:
-    return refuse_as(e, b"Invalid Arrow stream: column %s %s", column_role_name(role), what)
+    return refuse_as(e, b"Invalid Arrow stream: column %s %s", ARROW_NAMES[role], what)

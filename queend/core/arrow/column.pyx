@@ -96,18 +96,8 @@ cdef struct ArrowField:
     bint is_signed
     int unit                  # of a time: ArrowUnit
 
-cdef const char* column_role_name(int role) noexcept nogil:
-    if role == ARROW_QUEUE:
-        return b"queue"
-    if role == ARROW_PARTITION:
-        return b"partition"
-    if role == ARROW_TXID:
-        return b"transactionId"
-    if role == ARROW_DUE:
-        return b"deliverAt"
-    if role == ARROW_TRACE:
-        return b"traceparent"
-    return b"payload"
+cdef const char* ARROW_NAMES[ARROW_ROLES]         # by role
+ARROW_NAMES = [b"queue", b"partition", b"transactionId", b"payload", b"deliverAt", b"traceparent"]
 
 # Results of arrow_next and arrow_message. The kind of a message is larger than ARROW_END.
 cdef enum:
@@ -155,7 +145,7 @@ cdef bint column_name(FlatTable* field, Slice* out) noexcept nogil:
 cdef int column_role(Slice name) noexcept nogil:
     cdef int role
     for role in range(ARROW_ROLES):
-        if slice_is(name, column_role_name(role)):
+        if slice_is(name, ARROW_NAMES[role]):
             return role
     return ARROW_ROLE_NONE
 

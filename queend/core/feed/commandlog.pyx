@@ -6,11 +6,8 @@ cdef enum:
 
 cdef const char* COMMAND_MEMBERS[5]       # members of an acknowledgment
 cdef const char* COMMAND_NAMES[5]         # their names in the line
-COMMAND_MEMBERS[0], COMMAND_NAMES[0] = b"transactionId", b"transaction"
-COMMAND_MEMBERS[1], COMMAND_NAMES[1] = b"partitionId", b"partition"
-COMMAND_MEMBERS[2], COMMAND_NAMES[2] = b"leaseId", b"lease"
-COMMAND_MEMBERS[3], COMMAND_NAMES[3] = b"windowId", b"window"
-COMMAND_MEMBERS[4], COMMAND_NAMES[4] = b"status", b"verdict"
+COMMAND_MEMBERS = [b"transactionId", b"partitionId", b"leaseId", b"windowId", b"status"]
+COMMAND_NAMES = [b"transaction", b"partition", b"lease", b"window", b"verdict"]
 
 cdef size_t commandlog_id(char* out, const char* name, Slice literal, size_t most) noexcept nogil:
     # Writes a member if the literal is a string: as it was sent, without its quotes. Returns the bytes written.

@@ -12,6 +12,7 @@ cdef enum:
     METHOD_OPTIONS = 5
     METHOD_HEAD = 6
     METHOD_PATCH = 7
+    METHOD_COUNT = 8
 
 # Results of reading incoming bytes.
 cdef enum Parsed:

@@ -31,9 +31,7 @@ cdef struct Address:
     void* ctx
 
 cdef const char* ADDRESS_LISTS[3]
-ADDRESS_LISTS[0] = b"host"
-ADDRESS_LISTS[1] = b"hostaddr"
-ADDRESS_LISTS[2] = b"port"
+ADDRESS_LISTS = [b"host", b"hostaddr", b"port"]
 
 # ---- connection strings ----------------------------------------------------------------------------------------------
 
