@@ -118,16 +118,14 @@ cdef inline const char* json_colon(Json* j, const char* p) noexcept nogil:
     # set.
     p = json_blank(p, j.end)
     if p >= j.end or p[0] != b':':
-        json_fail(j, p, b"expected a colon" if p < j.end else b"unexpected end")
-        return NULL
+        return scalar_fail(j, p, b"expected a colon" if p < j.end else b"unexpected end")
     return json_blank(p + 1, j.end)
 
 cdef inline const char* json_key_end(Json* j, const char* p) noexcept nogil:
     # Steps over a key, its colon and the white space around them. Returns the value's place, or NULL with j.error set.
     # json_member repeats this code: a common function is not inlined, which costs a push 45 instructions a message.
     if p >= j.end or p[0] != b'"':
-        json_fail(j, p, b"expected a key" if p < j.end else b"unexpected end")
-        return NULL
+        return scalar_fail(j, p, b"expected a key" if p < j.end else b"unexpected end")
     p = scalar_string_end(j, p)
     return json_colon(j, p) if p != NULL else NULL
 
