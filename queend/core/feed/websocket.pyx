@@ -262,8 +262,7 @@ cdef bint websocket_execute(Feed* f, Request* q, Slice what, ApiError* e) noexce
     cdef bint many
     cdef int n = 0
     if engine.stopping or job_full(engine, f.r.conn):
-        refuse_set(e, 503, b"Too many requests are waiting; try again")
-        return False
+        return refuse_set(e, 503, b"Too many requests are waiting; try again")
     if q.path.p[0] == b'c':
         if not leasebody_seconds(what, &n) or n > BATCH_MAX:
             return refuse(e, b"credit must be a whole number from 1 to 10000")

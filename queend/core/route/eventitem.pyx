@@ -50,10 +50,9 @@ cdef bint eventitem_read(Slice headers, bint traced, Slice path, Slice query, Sl
     if traced:
         trace_request(headers, a, &where.parent, &where.state)
     if type_ == MEDIA_CLOUD:
-        refuse_set(e, 415,
-                   b"Events come as application/cloudevents+json, application/cloudevents-batch+json "
-                   b"or with ce- headers")
-        return False
+        return refuse_set(e, 415,
+                          b"Events come as application/cloudevents+json, application/cloudevents-batch+json "
+                          b"or with ce- headers")
     if type_ == MEDIA_EVENT or type_ == MEDIA_EVENTS:
         return eventitem_json(type_ == MEDIA_EVENTS, body, &where, a, max_items, out, e)
     if header_value(headers, b"ce-specversion").p == NULL:
