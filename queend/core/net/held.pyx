@@ -67,13 +67,7 @@ cdef void held_add(Request* r, int64_t more) noexcept nogil:
 
 cdef void held_drop(Request* r) noexcept nogil:
     # Gives back all the request was counted with.
-    r.worker.counters.held -= r.held
-    if r.conn != NULL:
-        r.conn.held -= r.held
-        r.conn.address.held -= r.held
-    else:
-        r.worker.held_gone -= r.held
-    r.held = 0
+    held_add(r, -r.held)
 
 # ---- requests that wait for room -------------------------------------------------------------------------------------
 # A connection with HELD_OF_ONE in hand is not read. While a worker is over its share, HELD_LITTLE is enough for that,
