@@ -108,8 +108,7 @@ cdef int arrow_next(ArrowReader* r, ApiError* e) noexcept nogil:
             return arrow_broken(e, b"a message that is neither schema, dictionary nor record batch")
 
 cdef int arrow_message(ArrowReader* r, FlatTable* header, Slice* body, ApiError* e) noexcept nogil:
-    # Frames one message. Returns its kind, ARROW_END or ARROW_BROKEN. The Flat it lies in stands in the arena.
-    cdef Flat* flat
+    # Frames one message. Returns its kind, ARROW_END or ARROW_BROKEN.
     cdef FlatTable message
     cdef size_t left = <size_t>(r.end - r.p)
     cdef uint32_t size
@@ -129,13 +128,7 @@ cdef int arrow_message(ArrowReader* r, FlatTable* header, Slice* body, ApiError*
         return ARROW_END
     if size > left - 8:
         return arrow_broken(e, b"unexpected end")
-    flat = <Flat*>arena_alloc(r.arena, sizeof(Flat))
-    if flat == NULL:
-        refuse_memory(e)
-        return ARROW_BROKEN
-    flat.p = r.p + 8
-    flat.n = size
-    if not flat_root(flat, &message) or not flat_child(&message, ARROW_MESSAGE_HEADER, header):
+    if not flat_root(r.p + 8, size, &message) or not flat_child(&message, ARROW_MESSAGE_HEADER, header):
         return arrow_broken(e, b"malformed metadata")
     version = flat_int(&message, ARROW_MESSAGE_VERSION, 2)
     if version != ARROW_V4 and version != ARROW_V5:
