@@ -47,7 +47,7 @@ cdef struct ArrowReader:
     Arena* arena
     size_t room               # bytes that may still be unpacked
     Unzip* unzip
-    ArrowField[6] fields      # ARROW_ROLES; in the order of the stream
+    int[6] roles              # of the columns, in the order of the stream
     int n_fields
     bint has_schema
     int due_unit              # of the column deliverAt
@@ -231,8 +231,6 @@ cdef const char* arrow_column(ArrowReader* r, ArrowBatch* b, ArrowColumn* c) noe
 
 cdef bint arrow_take_batch(ArrowReader* r, FlatTable* header, Slice body, ApiError* e) noexcept nogil:
     cdef ArrowBatch b
-    cdef ArrowField* f
-    cdef ArrowColumn* c
     cdef const char* why
     cdef int i
     b.table = header[0]
@@ -240,15 +238,9 @@ cdef bint arrow_take_batch(ArrowReader* r, FlatTable* header, Slice body, ApiErr
         return False
     r.rows = b.n
     for i in range(r.n_fields):
-        f = &r.fields[i]
-        c = &r.columns[f.role]
-        c.kind = f.kind if f.dictionary == NULL else ARROW_INDEX
-        c.width = f.width
-        c.is_signed = f.is_signed
-        c.dictionary = f.dictionary
-        why = arrow_column(r, &b, c)
+        why = arrow_column(r, &b, &r.columns[r.roles[i]])
         if why != NULL:
-            arrow_refuse_column(e, f.role, why)
+            arrow_refuse_column(e, r.roles[i], why)
             return arrow_refuse_here(r, why, e)
     return True
 
