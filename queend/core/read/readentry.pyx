@@ -246,7 +246,7 @@ cdef void readentry_marks(Buf* b, ReadEntry* e) noexcept nogil:
     buf_byte(b, b'}')
 
 cdef void readentry_record(Buf* b, ReadRecord* r, ReadTime* t, bint on_line) noexcept nogil:
-    # Writes a record from the value of its offset on. on_line: without line ends in its payload. t keeps the text of its
+    # Writes a record from the value of its offset on. on_line: without line ends in its payload. t keeps the text of a
     # time, because all records of one row have the same time.
     cdef size_t at
     buf_int(b, r.offset)
