@@ -14,8 +14,10 @@ cdef void pushreply_counts(Buf* b, PushReq* q) noexcept nogil:
     memset(kinds, 0, sizeof(kinds))
     for i in range(q.n):
         it = &q.items[i]
-        if it.run == NULL or not it.run.open:
-            kinds[it.status] += req_item_count(it)
+        if it.run == NULL:
+            kinds[it.status] += 1
+        elif not it.run.open:
+            kinds[it.status] += it.run.n
         else:
             for k in range(it.run.n):
                 kinds[it.run.items[k].status] += 1
@@ -40,12 +42,14 @@ cdef void pushreply_items(Buf* b, PushReq* q, int records) noexcept nogil:
         it = &q.items[i]
         if it.run == NULL:
             pushreply_item(b, it, n)
+            n += 1
         elif it.run.open:
             for k in range(it.run.n):
                 pushreply_item(b, &it.run.items[k], n + k)
+            n += it.run.n
         else:
             pushreply_run(b, it, n)
-        n += req_item_count(it)
+            n += it.run.n
     buf_byte(b, b']')
 
 cdef void pushreply_item(Buf* b, PushItem* it, int index) noexcept nogil:
