@@ -65,7 +65,7 @@ cdef class Core:
         strict = strictness
         global log_hidden
         free(log_hidden)
-        log_hidden = slice_strdup(hidden) if hidden else NULL
+        log_hidden = <char*>slice_keep(slice_lit(hidden)).p if hidden else NULL
         if hidden and log_hidden == NULL:
             raise MemoryError()
         if not bridge_open(self.p.settings.max_bridged, self.p.settings.max_queued_jobs,

@@ -46,17 +46,15 @@ cdef struct ArrowReader:
     const char* end
     Arena* arena
     size_t room               # bytes that may still be unpacked
-    bint on_loop              # what takes longer is refused with REFUSED_HERE
-    ZSTD_DCtx* zstd           # made for the first compressed buffer
-    ArrowField[6] fields      # ARROW_ROLES; in the order of the stream
+    Unzip* unzip
+    int[6] roles              # of the columns, in the order of the stream
     int n_fields
     bint has_schema
     int due_unit              # of the column deliverAt
     ArrowDictionary* dictionaries
     # the record batch that arrow_next found
     int64_t rows
-    ArrowColumn[6] columns    # by role
-    bint[6] present
+    ArrowColumn[6] columns    # by role; ARROW_NULL: also a column that the stream does not have
 
 cdef struct ArrowBatch:
     # The content of a record batch's table.
@@ -73,18 +71,14 @@ cdef struct ArrowBatch:
 
 # ---- messages --------------------------------------------------------------------------------------------------------
 
-cdef void arrow_open(ArrowReader* r, Slice text, Arena* a, size_t room) noexcept nogil:
+cdef void arrow_open(ArrowReader* r, Slice text, Unzip* z, Arena* a, size_t room) noexcept nogil:
     # Opens a stream. room: bytes that compressed buffers may unpack to, all together.
     memset(r, 0, sizeof(ArrowReader))
     r.p = text.p
     r.end = text.p + text.n
+    r.unzip = z
     r.arena = a
     r.room = room
-
-cdef void arrow_close(ArrowReader* r) noexcept nogil:
-    if r.zstd != NULL:
-        ZSTD_freeDCtx(r.zstd)
-    r.zstd = NULL
 
 cdef int arrow_next(ArrowReader* r, ApiError* e) noexcept nogil:
     # Reads up to the next record batch. Returns ARROW_BATCH, ARROW_END or ARROW_BROKEN.
@@ -114,8 +108,7 @@ cdef int arrow_next(ArrowReader* r, ApiError* e) noexcept nogil:
             return arrow_broken(e, b"a message that is neither schema, dictionary nor record batch")
 
 cdef int arrow_message(ArrowReader* r, FlatTable* header, Slice* body, ApiError* e) noexcept nogil:
-    # Frames one message. Returns its kind, ARROW_END or ARROW_BROKEN. The Flat it lies in stands in the arena.
-    cdef Flat* flat
+    # Frames one message. Returns its kind, ARROW_END or ARROW_BROKEN.
     cdef FlatTable message
     cdef size_t left = <size_t>(r.end - r.p)
     cdef uint32_t size
@@ -125,9 +118,8 @@ cdef int arrow_message(ArrowReader* r, FlatTable* header, Slice* body, ApiError*
     if left == 0:
         return ARROW_END
     if left < 8 or le32(r.p) != <uint32_t>0xffffffff:
-        arrow_refuse(e, b"unexpected end" if left < 4
-                     or le32(r.p) == <uint32_t>0xffffffff else b"no message where one should begin")
-        return ARROW_BROKEN
+        return arrow_broken(e, b"unexpected end" if left < 4
+                            or le32(r.p) == <uint32_t>0xffffffff else b"no message where one should begin")
     size = le32(r.p + 4)
     if size == 0:
         if left > 8:
@@ -136,13 +128,7 @@ cdef int arrow_message(ArrowReader* r, FlatTable* header, Slice* body, ApiError*
         return ARROW_END
     if size > left - 8:
         return arrow_broken(e, b"unexpected end")
-    flat = <Flat*>arena_alloc(r.arena, sizeof(Flat))
-    if flat == NULL:
-        refuse_set(e, 503, b"Out of memory")
-        return ARROW_BROKEN
-    flat.p = r.p + 8
-    flat.n = size
-    if not flat_root(flat, &message) or not flat_child(&message, ARROW_MESSAGE_HEADER, header):
+    if not flat_root(r.p + 8, size, &message) or not flat_child(&message, ARROW_MESSAGE_HEADER, header):
         return arrow_broken(e, b"malformed metadata")
     version = flat_int(&message, ARROW_MESSAGE_VERSION, 2)
     if version != ARROW_V4 and version != ARROW_V5:
@@ -180,7 +166,6 @@ cdef const char* arrow_buffer(ArrowReader* r, ArrowBatch* b, Slice* out) noexcep
     # Takes the next buffer, unpacked. Returns NULL, or what is wrong.
     cdef uint64_t at, n
     cdef int64_t raw
-    cdef size_t got
     cdef char* text
     if b.buffer >= b.n_buffers:
         return b"has no buffer"
@@ -201,16 +186,13 @@ cdef const char* arrow_buffer(ArrowReader* r, ArrowBatch* b, Slice* out) noexcep
     if raw < 0 or <uint64_t>raw > r.room:
         return ARROW_TOO_MUCH
     r.room -= <size_t>raw
-    if r.zstd == NULL:
-        r.zstd = ZSTD_createDCtx()
     text = <char*>arena_alloc(r.arena, <size_t>raw + JSONWALK_ROOM)
-    if r.zstd == NULL or text == NULL:
+    if text == NULL or not unzip_open(r.unzip):
         return b"finds no memory"
     memset(text + raw, 0, JSONWALK_ROOM)
-    got = ZSTD_decompressDCtx(r.zstd, text, <size_t>raw, out.p, out.n)
-    if ZSTD_isError(got) or got != <size_t>raw:
+    if not unzip_into(r.unzip, out[0], text, <size_t>raw):
         return b"is badly compressed"
-    out[0] = slice_of(text, got)
+    out[0] = slice_of(text, <size_t>raw)
     return NULL
 
 cdef const char* arrow_column(ArrowReader* r, ArrowBatch* b, ArrowColumn* c) noexcept nogil:
@@ -249,27 +231,17 @@ cdef const char* arrow_column(ArrowReader* r, ArrowBatch* b, ArrowColumn* c) noe
 
 cdef bint arrow_take_batch(ArrowReader* r, FlatTable* header, Slice body, ApiError* e) noexcept nogil:
     cdef ArrowBatch b
-    cdef ArrowField* f
-    cdef ArrowColumn* c
     cdef const char* why
     cdef int i
     b.table = header[0]
     if not arrow_batch_open(&b, body, e):
         return False
     r.rows = b.n
-    memset(r.present, 0, sizeof(r.present))
     for i in range(r.n_fields):
-        f = &r.fields[i]
-        c = &r.columns[f.role]
-        c.kind = f.kind if f.dictionary == NULL else ARROW_INDEX
-        c.width = f.width
-        c.is_signed = f.is_signed
-        c.dictionary = f.dictionary
-        why = arrow_column(r, &b, c)
+        why = arrow_column(r, &b, &r.columns[r.roles[i]])
         if why != NULL:
-            arrow_refuse_column(e, f.role, why)
+            arrow_refuse_column(e, r.roles[i], why)
             return arrow_refuse_here(r, why, e)
-        r.present[f.role] = True
     return True
 
 cdef bint arrow_take_dictionary(ArrowReader* r, FlatTable* header, Slice body, ApiError* e) noexcept nogil:
@@ -284,20 +256,18 @@ cdef bint arrow_take_dictionary(ArrowReader* r, FlatTable* header, Slice body, A
         return arrow_refuse(e, b"malformed metadata") if b.table.at == 0 else False
     chunk = <ArrowChunk*>arena_zero(r.arena, sizeof(ArrowChunk))
     if chunk == NULL:
-        refuse_set(e, 503, b"Out of memory")
-        return False
+        return refuse_memory(e)
     chunk.values.kind = d.kind
     why = arrow_column(r, &b, &chunk.values)
     if why != NULL:
-        e.status = 400
-        snprintf(e.text, 239, b"Invalid Arrow stream: a dictionary %s", why)
+        refuse_as(e, b"Invalid Arrow stream: a dictionary %s", why)
         return arrow_refuse_here(r, why, e)
     if flat_int(header, ARROW_PIECE_IS_DELTA, 1) == 0:
         d.first = NULL
         d.last = NULL
         d.n = 0
         d.chunks = 0
-    if r.on_loop and d.chunks >= ARROW_CHUNKS_ON_LOOP:
+    if r.unzip.on_loop and d.chunks >= ARROW_CHUNKS_ON_LOOP:
         e.status = REFUSED_HERE
         return False
     if d.chunks >= ARROW_CHUNKS_MAX:
@@ -316,14 +286,12 @@ cdef bint arrow_take_dictionary(ArrowReader* r, FlatTable* header, Slice body, A
 
 cdef bint arrow_refuse_here(const ArrowReader* r, const char* why, ApiError* e) noexcept nogil:
     # Lets the body be read again where it may unpack to more, if that is what is wrong.
-    if r.on_loop and why == ARROW_TOO_MUCH:
+    if r.unzip.on_loop and why == ARROW_TOO_MUCH:
         e.status = REFUSED_HERE
     return False
 
 cdef bint arrow_refuse(ApiError* e, const char* what) noexcept nogil:
-    e.status = 400
-    snprintf(e.text, 239, b"Invalid Arrow stream: %s", what)
-    return False
+    return refuse_as(e, b"Invalid Arrow stream: %s", what)
 
 cdef int arrow_broken(ApiError* e, const char* what) noexcept nogil:
     # Refuses a stream. Returns ARROW_BROKEN, for functions that read message by message.
@@ -331,6 +299,4 @@ cdef int arrow_broken(ApiError* e, const char* what) noexcept nogil:
     return ARROW_BROKEN
 
 cdef bint arrow_refuse_column(ApiError* e, int role, const char* what) noexcept nogil:
-    e.status = 400
-    snprintf(e.text, 239, b"Invalid Arrow stream: column %s %s", column_role_name(role), what)
-    return False
+    return refuse_as(e, b"Invalid Arrow stream: column %s %s", ARROW_NAMES[role], what)

@@ -88,26 +88,8 @@ cdef enum ArrowUnit:          # of the format's TimeUnit
 cdef enum:
     ARROW_ROLE_NONE = -1      # a name that no role has
 
-cdef struct ArrowField:
-    int role
-    int kind                  # of the values, also of those in a dictionary
-    ArrowDictionary* dictionary       # NULL: the column has no dictionary
-    int width
-    bint is_signed
-    int unit                  # of a time: ArrowUnit
-
-cdef const char* column_role_name(int role) noexcept nogil:
-    if role == ARROW_QUEUE:
-        return b"queue"
-    if role == ARROW_PARTITION:
-        return b"partition"
-    if role == ARROW_TXID:
-        return b"transactionId"
-    if role == ARROW_DUE:
-        return b"deliverAt"
-    if role == ARROW_TRACE:
-        return b"traceparent"
-    return b"payload"
+cdef const char* ARROW_NAMES[ARROW_ROLES]         # by role
+ARROW_NAMES = [b"queue", b"partition", b"transactionId", b"payload", b"deliverAt", b"traceparent"]
 
 # Results of arrow_next and arrow_message. The kind of a message is larger than ARROW_END.
 cdef enum:
@@ -136,11 +118,9 @@ cdef bint column_schema(ArrowReader* r, FlatTable* schema, ApiError* e) noexcept
         if seen >> role & 1:
             return arrow_refuse_column(e, role, b"is there twice")
         seen |= 1 << role
-        r.fields[r.n_fields].role = role
-        if not column_field(r, &field, &r.fields[r.n_fields], e):
+        r.roles[r.n_fields] = role
+        if not column_field(r, &field, role, e):
             return False
-        if role == ARROW_DUE:
-            r.due_unit = r.fields[r.n_fields].unit
         r.n_fields += 1
     if not seen >> ARROW_PAYLOAD & 1:
         return arrow_refuse(e, b"there is no column payload")
@@ -155,7 +135,7 @@ cdef bint column_name(FlatTable* field, Slice* out) noexcept nogil:
 cdef int column_role(Slice name) noexcept nogil:
     cdef int role
     for role in range(ARROW_ROLES):
-        if slice_is(name, column_role_name(role)):
+        if slice_is(name, ARROW_NAMES[role]):
             return role
     return ARROW_ROLE_NONE
 
@@ -185,59 +165,60 @@ cdef bint column_unknown(FlatTable* schema, const char* fields, size_t n, ApiErr
         e.status = 400
     return at == 0
 
-cdef bint column_time(FlatTable* field, int kind, ArrowField* out, ApiError* e) noexcept nogil:
+cdef bint column_time(ArrowReader* r, FlatTable* field, int kind, ApiError* e) noexcept nogil:
     cdef FlatTable time
     if (kind != ARROW_TYPE_TIMESTAMP or not flat_child(field, ARROW_FIELD_TYPE, &time)
             or flat_field(field, ARROW_FIELD_DICTIONARY, 4) != NULL):
-        return arrow_refuse_column(e, out.role, b"must be a timestamp")
-    out.kind = ARROW_WHOLE
-    out.unit = <int>flat_int(&time, ARROW_TIME_UNIT, 2)
-    if out.unit < ARROW_SECONDS or out.unit > ARROW_NANOSECONDS:
-        return arrow_refuse_column(e, out.role, b"must be a timestamp")
+        return arrow_refuse_column(e, ARROW_DUE, b"must be a timestamp")
+    r.columns[ARROW_DUE].kind = ARROW_WHOLE
+    r.due_unit = <int>flat_int(&time, ARROW_TIME_UNIT, 2)
+    if r.due_unit < ARROW_SECONDS or r.due_unit > ARROW_NANOSECONDS:
+        return arrow_refuse_column(e, ARROW_DUE, b"must be a timestamp")
     return True
 
-cdef bint column_field(ArrowReader* r, FlatTable* field, ArrowField* out, ApiError* e) noexcept nogil:
+cdef bint column_field(ArrowReader* r, FlatTable* field, int role, ApiError* e) noexcept nogil:
+    # Notes how the values of a column are written.
+    cdef ArrowColumn* c = &r.columns[role]
     cdef int kind = <int>flat_int(field, ARROW_FIELD_TYPE_KIND, 1)
     cdef FlatTable encoding
     cdef FlatTable index
     cdef const char* children
     cdef size_t n
-    out.dictionary = NULL
     if kind == ARROW_TYPE_NULL:
-        out.kind = ARROW_NULL
-    elif out.role == ARROW_DUE:
-        return column_time(field, kind, out, e)
+        c.kind = ARROW_NULL
+    elif role == ARROW_DUE:
+        return column_time(r, field, kind, e)
     elif kind == ARROW_TYPE_UTF8 or kind == ARROW_TYPE_BINARY:
-        out.kind = ARROW_SMALL
+        c.kind = ARROW_SMALL
     elif kind == ARROW_TYPE_LARGE_UTF8 or kind == ARROW_TYPE_LARGE_BINARY:
-        out.kind = ARROW_LARGE
+        c.kind = ARROW_LARGE
     else:
-        return arrow_refuse_column(e, out.role, b"must be utf8, large_utf8, binary or large_binary")
+        return arrow_refuse_column(e, role, b"must be utf8, large_utf8, binary or large_binary")
     if not flat_vector(field, ARROW_FIELD_CHILDREN, 4, &children, &n) or n:
-        return arrow_refuse_column(e, out.role, b"has children")
+        return arrow_refuse_column(e, role, b"has children")
     if flat_field(field, ARROW_FIELD_DICTIONARY, 4) == NULL:
         return True
     if not flat_child(field, ARROW_FIELD_DICTIONARY, &encoding):
         return arrow_refuse(e, b"malformed schema")
-    if out.kind == ARROW_NULL:
-        return arrow_refuse_column(e, out.role, b"must be utf8, large_utf8, binary or large_binary")
-    out.width = 4
-    out.is_signed = True
+    if c.kind == ARROW_NULL:
+        return arrow_refuse_column(e, role, b"must be utf8, large_utf8, binary or large_binary")
+    c.width = 4
+    c.is_signed = True
     if flat_field(&encoding, ARROW_ENCODING_INDEX, 4) != NULL:
         if not flat_child(&encoding, ARROW_ENCODING_INDEX, &index):
             return arrow_refuse(e, b"malformed schema")
-        out.width = <int>flat_int(&index, ARROW_INT_BITS, 4) // 8
-        out.is_signed = flat_int(&index, ARROW_INT_SIGNED, 1) != 0
-        if ((out.width != 1 and out.width != 2 and out.width != 4 and out.width != 8)
+        c.width = <int>flat_int(&index, ARROW_INT_BITS, 4) // 8
+        c.is_signed = flat_int(&index, ARROW_INT_SIGNED, 1) != 0
+        if ((c.width != 1 and c.width != 2 and c.width != 4 and c.width != 8)
                 or flat_int(&index, ARROW_INT_BITS, 4) % 8):
-            return arrow_refuse_column(e, out.role, b"has places of an unknown width")
-    out.dictionary = column_dictionary(r, flat_int(&encoding, ARROW_ENCODING_ID, 8), True)
-    if out.dictionary == NULL:
-        refuse_set(e, 503, b"Out of memory")
-        return False
-    if out.dictionary.kind != ARROW_NULL and out.dictionary.kind != out.kind:
-        return arrow_refuse_column(e, out.role, b"shares a dictionary of another type")
-    out.dictionary.kind = out.kind
+            return arrow_refuse_column(e, role, b"has places of an unknown width")
+    c.dictionary = column_dictionary(r, flat_int(&encoding, ARROW_ENCODING_ID, 8), True)
+    if c.dictionary == NULL:
+        return refuse_memory(e)
+    if c.dictionary.kind != ARROW_NULL and c.dictionary.kind != c.kind:
+        return arrow_refuse_column(e, role, b"shares a dictionary of another type")
+    c.dictionary.kind = c.kind
+    c.kind = ARROW_INDEX
     return True
 
 cdef ArrowDictionary* column_dictionary(ArrowReader* r, int64_t id, bint make) noexcept nogil:

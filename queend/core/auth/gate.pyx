@@ -16,11 +16,7 @@ cdef bint gate_passes(Request* r, const HotRoute* route) noexcept nogil:
             reply_error(r, 401, b"The ticket is not known: it is used, too old, or of another path")
             return False
         return gate_level(r, route)
-    if token.p == NULL:
-        reply_error(r, 401, b"Authentication required")
-        return False
-    if token.n == 0:
-        reply_error(r, 401, b"Empty token")
+    if gate_lacks_token(r, token):
         return False
     r.grant = gate_grant(r, token)
     if r.grant == NULL:
@@ -56,6 +52,13 @@ cdef Slice gate_bearer(Slice headers) noexcept nogil:
             value = slice_of(value.p + 1, value.n - 1)
     return value
 
+cdef bint gate_lacks_token(Request* r, Slice token) noexcept nogil:
+    # Refuses a request without a token. Returns True if it was refused.
+    if token.n == 0:
+        reply_error(r, 401, b"Authentication required" if token.p == NULL else b"Empty token")
+        return True
+    return False
+
 cdef Grant* gate_grant(Request* r, Slice token) noexcept nogil:
     # Returns what the token allows; NULL: it must be verified.
     cdef unsigned char[32] digest
@@ -90,12 +93,7 @@ cdef int gate_early(Request* r) noexcept nogil:
     return EARLY_PASSED if grant.level != GRANT_NONE else EARLY_REFUSED
 
 cdef void gate_early_refuse(Request* r) noexcept nogil:
-    cdef Slice token = gate_bearer(r.headers_raw)
-    if token.p == NULL:
-        reply_error(r, 401, b"Authentication required")
-    elif token.n == 0:
-        reply_error(r, 401, b"Empty token")
-    else:
+    if not gate_lacks_token(r, gate_bearer(r.headers_raw)):
         reply_error(r, 403, GATE_NO_ROLE)
 
 # ---- the queues of a request -----------------------------------------------------------------------------------------

@@ -101,7 +101,8 @@ cdef void grants_clear() noexcept nogil:
     cdef uint32_t i
     uv_rwlock_wrlock(&grants.lock)
     atomic_add64(&grants_epoch, 1)
-    grant_tickets_clear()
+    for i in range(TICKETS_MOST):
+        grant_ticket_free(&tickets[i])
     for i in range(grants.sets * GRANT_WAYS):
         free(grants.cells[i])
         grants.cells[i] = NULL
@@ -259,9 +260,3 @@ cdef Grant* grant_ticket_take(Request* r) noexcept nogil:
 cdef inline void grant_ticket_free(Ticket* t) noexcept nogil:
     free(t.grant)
     t.grant = NULL
-
-cdef void grant_tickets_clear() noexcept nogil:
-    # Frees all tickets. Requires grants.lock for writing.
-    cdef int i
-    for i in range(TICKETS_MOST):
-        grant_ticket_free(&tickets[i])

@@ -12,14 +12,9 @@ cdef struct Heap:
     int n
     int cap
 
-cdef inline void heap_init(Heap* h) noexcept nogil:
-    h.nodes = NULL
-    h.n = 0
-    h.cap = 0
-
 cdef inline void heap_free(Heap* h) noexcept nogil:
     free(h.nodes)
-    heap_init(h)
+    memset(h, 0, sizeof(Heap))
 
 cdef void heap_up(Heap* h, int i) noexcept nogil:
     cdef HeapNode* node = h.nodes[i]

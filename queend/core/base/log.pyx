@@ -68,25 +68,22 @@ cdef size_t log_escape(char* out, size_t room, const char* text) noexcept nogil:
 
 cdef void log_mask(char* text, bint cut) noexcept nogil:
     # Writes asterisks over hidden texts. cut: the text went on, and a hidden text may begin at its end.
-    cdef const char* one = log_hidden
-    cdef const char* end
+    cdef Slice left = slice_lit(log_hidden)
+    cdef Slice one
     cdef char* at
-    cdef size_t n
-    while one != NULL and one[0]:
-        end = strchr(one, b'\n')
-        n = strlen(one) if end == NULL else end - one
+    while left.n:
+        one = slice_cut(&left, b'\n')
         at = text
-        while n:
-            at = <char*>memmem(at, strlen(at), one, n)
+        while one.n:
+            at = <char*>memmem(at, strlen(at), one.p, one.n)
             if at == NULL:
                 break
-            memset(at, b'*', n)
-        if cut and n:
-            at = text + strlen(text) - min(n - 1, strlen(text))
-            while memcmp(at, one, strlen(at)) != 0:
+            memset(at, b'*', one.n)
+        if cut and one.n:
+            at = text + strlen(text) - min(one.n - 1, strlen(text))
+            while memcmp(at, one.p, strlen(at)) != 0:
                 at += 1
             memset(at, b'*', strlen(at))
-        one = end + 1 if end != NULL else NULL
 
 cdef bint log_takes(int wait_ms) noexcept nogil:
     # Returns True if standard error takes LOG_WRITE bytes within wait_ms, or if a write fails at once.

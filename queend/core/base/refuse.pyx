@@ -8,18 +8,18 @@ cdef struct ApiError:
 cdef enum:
     REFUSED_HERE = 1          # no status of HTTP: the body takes long, and has to be read again off the loop
 
-cdef inline void refuse_set(ApiError* e, int status, const char* text) noexcept nogil:
+cdef inline bint refuse_set(ApiError* e, int status, const char* text) noexcept nogil:
+    # Sets the error. Returns False, as all functions here do.
     e.status = status
     strncpy(e.text, text, 239)
     e.text[239] = 0
+    return False
 
 cdef bint refuse(ApiError* e, const char* text) noexcept nogil:
-    refuse_set(e, 400, text)
-    return False
+    return refuse_set(e, 400, text)
 
 cdef bint refuse_memory(ApiError* e) noexcept nogil:
-    refuse_set(e, 503, b"Out of memory")
-    return False
+    return refuse_set(e, 503, b"Out of memory")
 
 cdef extern from "error.h" nogil:
     bint refuse_as "ERROR_AS"(ApiError* e, const char* format, ...)       # like printf; status 400, returns False

@@ -27,6 +27,12 @@ cdef inline Slice slice_until(Slice s, char c) noexcept nogil:
     cdef const char* at = <const char*>memchr(s.p, c, s.n) if s.n else NULL
     return slice_of(s.p, at - s.p if at != NULL else s.n)
 
+cdef inline Slice slice_cut(Slice* s, char c) noexcept nogil:
+    # Takes what stands before the first such byte from s, and removes both; takes all of s if there is no such byte.
+    cdef Slice first = slice_until(s[0], c)
+    s[0] = slice_from(s[0], min(first.n + 1, s.n))
+    return first
+
 cdef inline Slice slice_trim(Slice s) noexcept nogil:
     # Returns s without blanks and tabs around it.
     while s.n and (s.p[0] == b' ' or s.p[0] == b'\t'):
@@ -85,14 +91,6 @@ cdef inline Slice slice_copy(char* room, Slice s) noexcept nogil:
         memcpy(room, s.p, s.n)
     room[s.n] = 0
     return slice_of(room, s.n)
-
-cdef inline char* slice_strdup(const char* text) noexcept nogil:
-    # Returns a copy to be freed, NULL if memory ran out.
-    cdef size_t n = strlen(text) + 1
-    cdef char* copy = <char*>malloc(n)
-    if copy != NULL:
-        memcpy(copy, text, n)
-    return copy
 
 cdef Slice slice_keep(Slice s) noexcept nogil:
     # Returns an own copy, with a NUL behind it; p is NULL if memory ran out.

@@ -16,9 +16,8 @@ cdef inline uint64_t table_pair(int32_t one, int32_t other) noexcept nogil:
     return (<uint64_t><uint32_t>one << 32) | <uint32_t>other
 
 cdef inline void table_init(Table* t) noexcept nogil:
-    t.cells = NULL
-    t.mask = 0
-    t.used = 0
+    # Makes an empty table, as zeroed memory is one.
+    memset(t, 0, sizeof(Table))
 
 cdef inline void table_free(Table* t) noexcept nogil:
     free(t.cells)

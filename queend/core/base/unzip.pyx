@@ -30,7 +30,7 @@ cdef void unzip_close(Unzip* z) noexcept nogil:
 
 cdef inline size_t unzip_room(const Unzip* z, size_t most) noexcept nogil:
     # Returns how many bytes a request may unpack to here, of `most` that it may have.
-    return min(most, <size_t>UNZIP_ON_LOOP) if z != NULL and z.on_loop else most
+    return min(most, <size_t>UNZIP_ON_LOOP) if z.on_loop else most
 
 cdef int unzip_size(Slice frame, size_t most, size_t* size) noexcept nogil:
     # Reads the size that a frame unpacks to. The slice must be that frame and nothing else.
@@ -47,43 +47,37 @@ cdef int unzip_size(Slice frame, size_t most, size_t* size) noexcept nogil:
     size[0] = <size_t>n
     return UNZIP_OK
 
-cdef bint unzip_into(Unzip* z, Slice frame, char* room, size_t size) noexcept nogil:
-    # Unpacks to exactly `size` bytes.
+cdef bint unzip_open(Unzip* z) noexcept nogil:
+    # Makes the context for the first frame. Returns False if memory ran out.
     if z.context == NULL:
         z.context = ZSTD_createDCtx()
-        if z.context == NULL:
-            z.short_of_memory = True
-            return False
-    return ZSTD_decompressDCtx(z.context, room, size, frame.p, frame.n) == size
+        z.short_of_memory = z.short_of_memory or z.context == NULL
+    return z.context != NULL
 
-cdef int unzip_arena(Unzip* z, Slice frame, size_t most, Arena* a, Slice* out) noexcept nogil:
-    # Unpacks into an arena, to be kept. JSONWALK_ROOM bytes behind the result are readable.
+cdef bint unzip_into(Unzip* z, Slice frame, char* room, size_t size) noexcept nogil:
+    # Unpacks to exactly `size` bytes.
+    return unzip_open(z) and ZSTD_decompressDCtx(z.context, room, size, frame.p, frame.n) == size
+
+cdef int unzip_frame(Unzip* z, Slice frame, size_t most, Arena* a, Slice* out) noexcept nogil:
+    # Unpacks a frame to at most `most` bytes. They go into an arena, to be kept, with JSONWALK_ROOM readable bytes
+    # behind them; or (a is NULL) into the scratch, valid until the next frame.
     cdef size_t size = 0
     cdef char* room
     cdef int result = unzip_size(frame, most, &size)
     if result != UNZIP_OK:
         return result
-    room = <char*>arena_alloc(a, size + JSONWALK_ROOM)
+    if a != NULL:
+        room = <char*>arena_alloc(a, size + JSONWALK_ROOM)
+    else:
+        room = z.room.p if memory_scratch(&z.room, size) else NULL
     if room == NULL:
+        z.short_of_memory = z.short_of_memory or a == NULL
         return UNZIP_MEMORY
-    memset(room + size, 0, JSONWALK_ROOM)
+    if a != NULL:
+        memset(room + size, 0, JSONWALK_ROOM)
     if not unzip_into(z, frame, room, size):
         return UNZIP_BAD
     out[0] = slice_of(room, size)
-    return UNZIP_OK
-
-cdef int unzip_scratch(Unzip* z, Slice frame, Slice* out) noexcept nogil:
-    # Unpacks into the scratch: valid until the next frame.
-    cdef size_t size = 0
-    cdef int result = unzip_size(frame, UNZIP_MOST, &size)
-    if result != UNZIP_OK:
-        return result
-    if not memory_scratch(&z.room, size):
-        z.short_of_memory = True
-        return UNZIP_MEMORY
-    if not unzip_into(z, frame, z.room.p, size):
-        return UNZIP_BAD
-    out[0] = slice_of(z.room.p, size)
     return UNZIP_OK
 
 # ---- streams: content codings of requests ----------------------------------------------------------------------------

@@ -60,22 +60,27 @@ cdef void uuid_lease(Secrets* s, const unsigned char* seed, int32_t partition, u
     # Makes a lease id, of version 8. If its first bit is set the id names its partition. It then has 89 random bits,
     # and the partition's number under a mask of them and the seed. Partition 0 stands for several partitions, which the
     # database stores (queend.leases).
-    cdef unsigned char[29] msg
-    cdef unsigned char[32] digest
-    cdef int i
     uuid_secret(s, out, 16 if partition == 0 else 12)
     out[0] = out[0] & 0x7f if partition == 0 else out[0] | 0x80
     out[6] = (out[6] & 0x0f) | 0x80
     out[8] = (out[8] & 0x3f) | 0x80
     if partition == 0:
         return
-    memcpy(msg, seed, 16)
-    msg[16] = b'l'
-    memcpy(&msg[17], out, 12)
-    digest_sha256(msg, 29, digest)
     be32_put(out + 12, <uint32_t>partition)
+    uuid_mask(seed, b'l', out)
+
+cdef void uuid_mask(const unsigned char* seed, char letter, unsigned char* id) noexcept nogil:
+    # Masks the number in the last 4 bytes of an id, or unmasks it, by a digest of the seed, the letter of its kind and
+    # the 12 bytes before.
+    cdef unsigned char[29] msg
+    cdef unsigned char[32] digest
+    cdef int i
+    memcpy(msg, seed, 16)
+    msg[16] = <unsigned char>letter
+    memcpy(&msg[17], id, 12)
+    digest_sha256(msg, 29, digest)
     for i in range(4):
-        out[12 + i] ^= digest[i]
+        id[12 + i] ^= digest[i]
 
 # ---- order and text --------------------------------------------------------------------------------------------------
 
@@ -91,16 +96,9 @@ cdef enum:
     UUID_LOWER = 1            # all letters are small
     UUID_MIXED = 2
 
-cdef bint uuid_parse(Slice s, unsigned char* out, bint* canonical) noexcept nogil:
-    # Parses the 36-character form, either case. canonical (may be NULL): it was all lower case. Returns False and
-    # leaves `out` undefined if it is malformed.
-    cdef int spelled
-    if s.n != 36:
-        return False
-    spelled = wide_uuid_parse(s.p, out)
-    if canonical != NULL:
-        canonical[0] = spelled == UUID_LOWER
-    return spelled != UUID_MALFORMED
+cdef inline bint uuid_parse(Slice s, unsigned char* out) noexcept nogil:
+    # Parses the 36-character form, either case. Returns False and leaves `out` undefined if it is malformed.
+    return s.n == 36 and wide_uuid_parse(s.p, out) != UUID_MALFORMED
 
 cdef inline void uuid_format(const unsigned char* id, char* out) noexcept nogil:
     # Writes 36 bytes, no NUL.
@@ -122,7 +120,6 @@ cdef void uuid_serial(const unsigned char* seed, char letter, int32_t number, un
     # number, then the number under a mask that the tag gives. The letter is 'p' for partitions, 'q' for queues.
     cdef unsigned char[21] msg
     cdef unsigned char[32] digest
-    cdef int i
     memcpy(msg, seed, 16)
     msg[16] = <unsigned char>letter
     be32_put(&msg[17], <uint32_t>number)
@@ -130,31 +127,16 @@ cdef void uuid_serial(const unsigned char* seed, char letter, int32_t number, un
     memcpy(out, digest, 12)
     out[6] = (out[6] & 0x0f) | 0x80
     out[8] = (out[8] & 0x3f) | 0x80
-    uuid_serial_mask(seed, letter, out, digest)
     be32_put(out + 12, <uint32_t>number)
-    for i in range(4):
-        out[12 + i] ^= digest[i]
+    uuid_mask(seed, c'm' if letter == b'p' else c'r', out)
 
-cdef void uuid_serial_mask(const unsigned char* seed, char letter, const unsigned char* tag,
-                           unsigned char* digest) noexcept nogil:
-    cdef unsigned char[29] msg
-    memcpy(msg, seed, 16)
-    msg[16] = c'm' if letter == b'p' else c'r'
-    memcpy(&msg[17], tag, 12)
-    digest_sha256(msg, 29, digest)
-
-cdef bint uuid_serial_read(const unsigned char* seed, char letter, const unsigned char* id,
-                           int32_t* number) noexcept nogil:
-    # Reads the number of such an id. Returns False if this database did not spell it.
-    cdef unsigned char[32] digest
+cdef bint uuid_partition_read(const unsigned char* seed, const unsigned char* id, int32_t* number) noexcept nogil:
+    # Reads the number of a partition's id. Returns False if this database did not spell it.
     cdef unsigned char[16] again
-    cdef unsigned char[4] plain
-    cdef int i
-    uuid_serial_mask(seed, letter, id, digest)
-    for i in range(4):
-        plain[i] = id[12 + i] ^ digest[i]
-    number[0] = <int32_t>be32(plain)
+    memcpy(again, id, 16)
+    uuid_mask(seed, b'm', again)
+    number[0] = <int32_t>be32(again + 12)
     if number[0] <= 0:
         return False
-    uuid_serial(seed, letter, number[0], again)
+    uuid_serial(seed, b'p', number[0], again)
     return memcmp(again, id, 16) == 0

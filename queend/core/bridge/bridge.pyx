@@ -39,7 +39,6 @@ cdef bint bridge_open(int most, int most_held, int64_t most_bytes) noexcept nogi
     if bridge.fd < 0:
         return False
     uv_mutex_init(&bridge.lock)
-    table_init(&bridge.calls)
     return True
 
 cdef void bridge_close() noexcept nogil:

@@ -126,7 +126,7 @@ cdef SpillWhy spill_refuses(PushJob* j, int64_t more) noexcept nogil:
     # Returns why the buffer does not take the bytes that were just gathered; SPILL_KEPT: it takes them.
     if spool.gather.failed:
         return SPILL_FAILED
-    if not spool_room():
+    if spool_size() > spool.limit:
         return SPILL_FULL
     return SPILL_KEPT if spill_charge(j.spill_address, more) else SPILL_SHARE
 
@@ -190,10 +190,6 @@ cdef void spill_release() noexcept nogil:
         else:
             spill_return(j, spill_pass)
 
-cdef inline bint spill_no_database(Engine* e) noexcept nogil:
-    # Returns True if the first worker finds the database unavailable.
-    return not catalog.loaded or not slotpool_ready(e.slots) or spool.doubt or atomic_get64(&doubt.commits)
-
 cdef const char* spill_reason(Engine* e) noexcept nogil:
     # Returns why the gate is shut, for the log.
     if spool.paused:
@@ -212,8 +208,9 @@ cdef void spill_gate(Engine* e) noexcept nogil:
     # Sets the gate; the only writer.
     global spill_moved
     cdef int gate = GATE_OPEN
-    if spool.paused or spill_no_database(e):
-        gate = GATE_SHUT
+    if (spool.paused or not catalog.loaded or not slotpool_ready(e.slots) or spool.doubt
+            or atomic_get64(&doubt.commits)):
+        gate = GATE_SHUT      # the first worker finds the database unavailable
     elif spool.pending or spool.gather_records or spool.writing or spill_held.n:
         gate = GATE_SOME
     if gate == spool.gate:

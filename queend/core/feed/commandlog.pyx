@@ -6,11 +6,8 @@ cdef enum:
 
 cdef const char* COMMAND_MEMBERS[5]       # members of an acknowledgment
 cdef const char* COMMAND_NAMES[5]         # their names in the line
-COMMAND_MEMBERS[0], COMMAND_NAMES[0] = b"transactionId", b"transaction"
-COMMAND_MEMBERS[1], COMMAND_NAMES[1] = b"partitionId", b"partition"
-COMMAND_MEMBERS[2], COMMAND_NAMES[2] = b"leaseId", b"lease"
-COMMAND_MEMBERS[3], COMMAND_NAMES[3] = b"windowId", b"window"
-COMMAND_MEMBERS[4], COMMAND_NAMES[4] = b"status", b"verdict"
+COMMAND_MEMBERS = [b"transactionId", b"partitionId", b"leaseId", b"windowId", b"status"]
+COMMAND_NAMES = [b"transaction", b"partition", b"lease", b"window", b"verdict"]
 
 cdef size_t commandlog_id(char* out, const char* name, Slice literal, size_t most) noexcept nogil:
     # Writes a member if the literal is a string: as it was sent, without its quotes. Returns the bytes written.
@@ -47,10 +44,8 @@ cdef size_t commandlog_batch(Slice body, char* out) noexcept nogil:
     cdef Slice key
     cdef size_t at = 0
     cdef int n = 0
-    json_open(&j, body, JSON_DEPTH)
-    if json_peek(&j) != b'{':
+    if not json_object(&j, body):
         return 0
-    json_enter(&j, b'{')
     while json_member(&j, &first, &key):
         if not member_is(key, b"acknowledgments") or json_peek(&j) != b'[':
             if not json_skip(&j, NULL):
@@ -80,7 +75,6 @@ cdef void commandlog_note(Feed* f, Request* q) noexcept nogil:
         ids = commandlog_batch(q.body, more + at)
         if ids == 0:
             json_open(&j, q.body, JSON_DEPTH)
-            json_peek(&j)
             ids = commandlog_ids(&j, more + at)
         at += ids
     requestlog_put(q, f.r, b"command", slice_of(more, at))

@@ -37,7 +37,7 @@ cdef void feed_submit(Worker* w, Request* r, int route) noexcept nogil:
         f.req.feed = FEED_SOCKET
         websocket_check(r, f.accept, &err)
     if err.status == 0 and not heap_add(&e.beats, &f.beat, feedgrant_until(r, clock_mono_us(), f.ask.beat_s)):
-        refuse_set(&err, 503, b"Out of memory")
+        refuse_memory(&err)
     if err.status:
         free(f)
         reply_error(r, err.status, err.text)
@@ -380,19 +380,10 @@ cdef void feed_close(Feed* f) noexcept nogil:
 
 cdef void feed_detach(Request* q) noexcept nogil:
     # Detaches an internal request from the feed, if q is not NULL; the request goes on alone.
-    if q == NULL:
-        return
-    q.feed = NULL
-    q.grant = NULL
-    if not q.replied:
-        request_leave(q)
-        if q.on_gone != NULL:
-            q.on_gone(q)
-        return
-    request_detach(q)
-    if q.on_unsent != NULL:
-        q.on_unsent(q)
-    request_close(q)
+    if q != NULL:
+        q.feed = NULL
+        q.grant = NULL
+        request_forsake(q)
 
 cdef void feed_check_all(Engine* e) noexcept nogil:
     # Lets each stream be checked when this turn of the loop ends: the drain began, or grants ended.

@@ -262,8 +262,7 @@ cdef bint websocket_execute(Feed* f, Request* q, Slice what, ApiError* e) noexce
     cdef bint many
     cdef int n = 0
     if engine.stopping or job_full(engine, f.r.conn):
-        refuse_set(e, 503, b"Too many requests are waiting; try again")
-        return False
+        return refuse_set(e, 503, b"Too many requests are waiting; try again")
     if q.path.p[0] == b'c':
         if not leasebody_seconds(what, &n) or n > BATCH_MAX:
             return refuse(e, b"credit must be a whole number from 1 to 10000")
@@ -290,9 +289,7 @@ cdef bint websocket_lease(Request* q, Slice what, ApiError* e) noexcept nogil:
     cdef Slice lease = slice_of(NULL, 0)
     cdef bint first = True
     cdef char* path = <char*>arena_alloc(&q.arena, 64)
-    json_open(&j, what, JSON_DEPTH)
-    if json_peek(&j) == b'{':
-        json_enter(&j, b'{')
+    if json_object(&j, what):
         while json_member(&j, &first, &key) and json_skip(&j, &value):
             if member_is(key, b"leaseId"):
                 lease = value
@@ -326,11 +323,9 @@ cdef void websocket_answered(Feed* f, Request* q) noexcept nogil:
         buf_text(b, b"refused")
     buf_text(b, b'":')
     buf_put(b, q.out.data, q.out.len)
-    buf_text(b, b',"status":')
-    buf_int(b, q.status)
+    member_int(b, b',"status":', q.status)
     if q.query.n:
-        buf_text(b, b',"ref":')
-        buf_slice(b, q.query)
+        member_raw(b, b',"ref":', q.query)
     buf_byte(b, b'}')
     if q.out.failed:
         b.failed = True       # the connection ends instead of sending a cut answer

@@ -75,12 +75,6 @@ cdef int chunked_feed(Chunked* c, const char* data, size_t n, size_t* used, int6
                 c.state = CHUNK_EXTENSION_NAME
             else:
                 return chunked_refuse(c, 400, b"Malformed chunk size")
-        elif c.state == CHUNK_EXTENSION or c.state >= CHUNK_EXTENSION_NAME:
-            c.extra += 1
-            if c.extra > CHUNK_EXTRA_MAX:
-                return chunked_refuse(c, 431, b"Chunk extensions and trailers are too large")
-            if not chunked_extension(c, b):
-                return chunked_refuse(c, 400, b"Malformed chunk extension")
         elif c.state == CHUNK_SIZE_LF:
             if b != b'\n':
                 return chunked_refuse(c, 400, b"Malformed chunk size")
@@ -104,8 +98,11 @@ cdef int chunked_feed(Chunked* c, const char* data, size_t n, size_t* used, int6
             c.extra += 1
             if c.extra > CHUNK_EXTRA_MAX:
                 return chunked_refuse(c, 431, b"Chunk extensions and trailers are too large")
-            if not chunked_trailer(c, b):
-                return chunked_refuse(c, 400, b"Malformed trailer")
+            if CHUNK_TRAILER <= c.state <= CHUNK_TRAILER_LF:
+                if not chunked_trailer(c, b):
+                    return chunked_refuse(c, 400, b"Malformed trailer")
+            elif not chunked_extension(c, b):
+                return chunked_refuse(c, 400, b"Malformed chunk extension")
     used[0] = i
     return PARSED_SHORT
 

@@ -12,6 +12,7 @@ cdef enum:
     METHOD_OPTIONS = 5
     METHOD_HEAD = 6
     METHOD_PATCH = 7
+    METHOD_COUNT = 8
 
 # Results of reading incoming bytes.
 cdef enum Parsed:
@@ -289,11 +290,6 @@ cdef int head_settle(const HeadLimits* limits, Head* h) noexcept nogil:
         if mark == NULL or mark == t.p:
             return head_refuse(h, 400, b"Malformed request target")
         t = slice_of(mark, t.p + t.n - mark)
-    mark = <const char*>memchr(t.p, b'?', t.n)
-    if mark == NULL:
-        h.path = t
-        h.query = slice_of(t.p + t.n, 0)
-    else:
-        h.path = slice_of(t.p, mark - t.p)
-        h.query = slice_of(mark + 1, t.n - h.path.n - 1)
+    h.path = slice_cut(&t, b'?')
+    h.query = t
     return PARSED_WHOLE

@@ -78,7 +78,7 @@ cdef int header_read(Head* h, const char* name, size_t size, const char* v, size
         if header_strict(v, n):
             h.asks |= ASK_STRICT
     elif size == 10 and slice_nfolds(name, b"connection", 10):
-        header_connection(h, v, n)
+        header_connection(h, slice_of(v, n))
     elif size == 14 and header_named(name, b"content-length", 14):
         if h.has_length:
             return head_refuse(h, 400, b"Repeated Content-Length header")
@@ -117,24 +117,15 @@ cdef bint header_strict(const char* v, size_t n) noexcept nogil:
         at += 1
     return False
 
-cdef void header_connection(Head* h, const char* v, size_t n) noexcept nogil:
+cdef void header_connection(Head* h, Slice words) noexcept nogil:
     # Reads a list of words; close wins.
-    cdef size_t i = 0
-    cdef size_t start, stop
-    while i < n:
-        start = i
-        while i < n and v[i] != b',':
-            i += 1
-        stop = i
-        i += 1
-        while start < stop and (v[start] == b' ' or v[start] == b'\t'):
-            start += 1
-        while stop > start and (v[stop - 1] == b' ' or v[stop - 1] == b'\t'):
-            stop -= 1
-        if stop - start == 5 and slice_nfolds(v + start, b"close", 5):
+    cdef Slice word
+    while words.n:
+        word = slice_trim(slice_cut(&words, b','))
+        if slice_folds(word, b"close"):
             h.keep_alive = False
             return
-        if h.http10 and stop - start == 10 and slice_nfolds(v + start, b"keep-alive", 10):
+        if h.http10 and slice_folds(word, b"keep-alive"):
             h.keep_alive = True
 
 # ---- fields searched for ---------------------------------------------------------------------------------------------
@@ -162,13 +153,7 @@ cdef bint header_next(const char** at, const char* end, const char* name, Slice*
             stop = end
         if <size_t>(stop - p) > n and p[n] == b':' and slice_nfolds(p, name, n):
             at[0] = stop + 1
-            p += n + 1
-            while p < stop and (p[0] == b' ' or p[0] == b'\t'):
-                p += 1
-            while stop > p and ((stop - 1)[0] == b' ' or (stop - 1)[0] == b'\t' or (stop - 1)[0] == b'\r'
-                                or (stop - 1)[0] == b'\n'):
-                stop -= 1
-            value[0] = slice_of(p, stop - p)
+            value[0] = slice_trim(slice_until(slice_of(p + n + 1, stop - p - n - 1), b'\r'))
             return True
         p = stop + 1
     return False
@@ -252,45 +237,30 @@ cdef int header_accept(Slice headers, const char* name) noexcept nogil:
     # Returns the weight that Accept gives a media type, in thousandths; 0 if the client does not take it. Ranges such
     # as */* do not count.
     cdef const char* at = headers.p
-    cdef const char* end
-    cdef const char* stop
-    cdef Slice value
-    cdef int weight
+    cdef Slice value, element
     cdef int most = 0
     while header_next(&at, headers.p + headers.n, b"accept", &value):
-        end = value.p + value.n
-        while value.p < end:
-            stop = <const char*>memchr(value.p, b',', end - value.p)
-            if stop == NULL:
-                stop = end
-            while value.p < stop and (value.p[0] == b' ' or value.p[0] == b'\t'):
-                value.p += 1
-            value.n = stop - value.p
-            if header_type_is(value, name):
-                weight = header_weight(value)
-                if weight > most:
-                    most = weight
-            value.p = stop + 1
+        while value.n:
+            element = slice_trim(slice_cut(&value, b','))
+            if header_type_is(element, name):
+                most = max(most, header_weight(element))
     return most
 
 cdef int header_weight(Slice element) noexcept nogil:
     # Returns 500 for `type/subtype; q=0.5`, 1000 without a readable q.
-    cdef const char* p = <const char*>memchr(element.p, b';', element.n)
-    cdef const char* end = element.p + element.n
+    cdef Slice q
+    cdef size_t i = 4
     cdef int weight = 0
     cdef int digit = 1000
-    while p != NULL:
-        p += 1
-        while p < end and (p[0] == b' ' or p[0] == b'\t'):
-            p += 1
-        if end - p >= 3 and (p[0] | LETTER_SMALL) == b'q' and p[1] == b'=':
-            if p[2] != b'0':
+    slice_cut(&element, b';')
+    while element.n:
+        q = slice_trim(slice_cut(&element, b';'))
+        if q.n >= 3 and (q.p[0] | LETTER_SMALL) == b'q' and q.p[1] == b'=':
+            if q.p[2] != b'0':
                 return 1000
-            p += 3
-            while p + 1 < end and b'0' <= p[1] <= b'9' and digit > 1 and (p[0] == b'.' or digit < 1000):
+            while i < q.n and b'0' <= q.p[i] <= b'9' and digit > 1 and (q.p[i - 1] == b'.' or digit < 1000):
                 digit //= 10
-                weight += (p[1] - c'0') * digit
-                p += 1
+                weight += (q.p[i] - c'0') * digit
+                i += 1
             return weight
-        p = <const char*>memchr(p, b';', end - p) if p < end else NULL
     return 1000

@@ -14,8 +14,7 @@ cdef void problem_open(Buf* b, int status, Slice path) noexcept nogil:
     # Writes the members up to `instance`, the path as it was sent.
     buf_text(b, b'{"type":"about:blank","title":"')
     buf_text(b, response_phrase(status))
-    buf_text(b, b'","status":')
-    buf_int(b, status)
+    member_int(b, b'","status":', status)
     buf_text(b, b',"instance":"')
     uri_encode(b, path, False)
     buf_byte(b, b'"')
@@ -23,10 +22,8 @@ cdef void problem_open(Buf* b, int status, Slice path) noexcept nogil:
 cdef void problem_put(Buf* b, int status, Slice path, Slice text) noexcept nogil:
     # Writes a refusal in words.
     problem_open(b, status, path)
-    buf_text(b, b',"detail":')
-    text_escape(b, text)
-    buf_text(b, b',"error":')
-    text_escape(b, text)
+    member_text(b, b',"detail":', text)
+    member_text(b, b',"error":', text)
     buf_byte(b, b'}')
 
 cdef bint problem_error(Slice body, Slice* literal) noexcept nogil:
@@ -35,10 +32,8 @@ cdef bint problem_error(Slice body, Slice* literal) noexcept nogil:
     cdef Slice key, value
     cdef bint first = True
     literal[0] = slice_of(NULL, 0)
-    json_open(&j, body, JSON_DEPTH)
-    if body.n == 0 or json_peek(&j) != b'{':
+    if not json_object(&j, body):
         return False
-    json_enter(&j, b'{')
     while json_member(&j, &first, &key):
         if not json_skip(&j, &value):
             return False
@@ -53,11 +48,8 @@ cdef void problem_copy(Buf* b, int status, Slice path, Slice error, Slice body) 
     cdef Slice key, value
     cdef bint first = True
     problem_open(b, status, path)
-    buf_text(b, b',"detail":')
-    buf_slice(b, error)
-    json_open(&j, body, JSON_DEPTH)
-    json_peek(&j)
-    json_enter(&j, b'{')
+    member_raw(b, b',"detail":', error)
+    json_object(&j, body)
     while json_member(&j, &first, &key) and json_skip(&j, &value):
         if not (slice_is(key, b'"type"') or slice_is(key, b'"title"') or slice_is(key, b'"status"')
                 or slice_is(key, b'"detail"') or slice_is(key, b'"instance"')):

@@ -34,20 +34,10 @@ cdef bint uri_decode(Slice raw, Arena* a, bint plus, Slice* out) noexcept nogil:
 
 cdef inline bint uri_next(Slice* query, Slice* name, Slice* value) noexcept nogil:
     # Takes the first name of a query, and its value, as they came. Returns False at the end.
-    cdef const char* end = query.p + query.n
-    cdef const char* stop
-    cdef const char* equal
     if query.n == 0:
         return False
-    stop = <const char*>memchr(query.p, b'&', query.n)
-    if stop == NULL:
-        stop = end
-    equal = <const char*>memchr(query.p, b'=', stop - query.p)
-    if equal == NULL:
-        equal = stop
-    name[0] = slice_of(query.p, equal - query.p)
-    value[0] = slice_of(equal + 1, stop - equal - 1) if equal < stop else slice_of(stop, 0)
-    query[0] = slice_of(stop + 1, end - stop - 1) if stop < end else slice_of(end, 0)
+    value[0] = slice_cut(query, b'&')
+    name[0] = slice_cut(value, b'=')
     return True
 
 # Results of uri_find.

@@ -42,20 +42,11 @@ cdef bint json_body_object(Json* j, Slice body, const char* text, ApiError* e) n
         return json_refuse(e, j)
     return refuse(e, text)
 
-cdef bint json_body_array(Slice body) noexcept nogil:
-    # Returns True if the body is an array.
-    cdef ApiError e
-    cdef Json j
-    return json_body(&j, body, &e) and json_peek(&j) == b'['
-
 cdef bint json_refuse(ApiError* e, Json* j) noexcept nogil:
     # Refuses the text, in the reference's words, and says where. Returns False.
-    e.status = 400
     if j.error == NULL:
-        strncpy(e.text, b"Invalid JSON", 239)
-    else:
-        snprintf(e.text, 239, b"Invalid JSON: %s at byte %lld", j.error, <long long>(j.p - j.begin))
-    return False
+        return refuse(e, b"Invalid JSON")
+    return refuse_as(e, b"Invalid JSON: %s at byte %lld", j.error, <long long>(j.p - j.begin))
 
 # ---- values of a body for the control plane --------------------------------------------------------------------------
 # A value of two bytes becomes an object of a hundred there. Only commas and brackets are counted.
@@ -127,16 +118,14 @@ cdef inline const char* json_colon(Json* j, const char* p) noexcept nogil:
     # set.
     p = json_blank(p, j.end)
     if p >= j.end or p[0] != b':':
-        json_fail(j, p, b"expected a colon" if p < j.end else b"unexpected end")
-        return NULL
+        return scalar_fail(j, p, b"expected a colon" if p < j.end else b"unexpected end")
     return json_blank(p + 1, j.end)
 
 cdef inline const char* json_key_end(Json* j, const char* p) noexcept nogil:
     # Steps over a key, its colon and the white space around them. Returns the value's place, or NULL with j.error set.
     # json_member repeats this code: a common function is not inlined, which costs a push 45 instructions a message.
     if p >= j.end or p[0] != b'"':
-        json_fail(j, p, b"expected a key" if p < j.end else b"unexpected end")
-        return NULL
+        return scalar_fail(j, p, b"expected a key" if p < j.end else b"unexpected end")
     p = scalar_string_end(j, p)
     return json_colon(j, p) if p != NULL else NULL
 
@@ -262,6 +251,11 @@ cdef bint json_enter(Json* j, char opening) noexcept nogil:
     j.depth_left -= 1
     j.p += 1
     return True
+
+cdef inline bint json_object(Json* j, Slice text) noexcept nogil:
+    # Opens a text and steps over its opening brace. Returns False if it is no object.
+    json_open(j, text, JSON_DEPTH)
+    return json_enter(j, b'{')
 
 cdef inline bint json_member(Json* j, bint* first, Slice* key_raw) noexcept nogil:
     # Takes the next member. Requires json_enter(j, '{') and first set to True by the caller. Returns True with the

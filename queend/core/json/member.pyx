@@ -37,7 +37,7 @@ cdef inline void member_raw(Buf* b, const char* name, Slice literal) noexcept no
 
 cdef inline void member_bool(Buf* b, const char* name, bint v) noexcept nogil:
     buf_text(b, name)
-    text_bool(b, v)
+    buf_text(b, b"true" if v else b"false")
 
 cdef inline void member_uuid(Buf* b, const char* name, const unsigned char* id) noexcept nogil:
     buf_text(b, name)

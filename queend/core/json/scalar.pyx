@@ -1,6 +1,11 @@
 # Where a string, number, true, false or null ends, or what is wrong with it. In: a cursor, and the place p at which the
 # value begins. Out: the byte after the value; the bytes stay as they were written. Owns nothing. No locks.
 
+cdef const char* scalar_fail(Json* j, const char* p, const char* error) noexcept nogil:
+    # Keeps the first error. Returns NULL, so that callers can return it.
+    json_fail(j, p, error)
+    return NULL
+
 # ---- strings ---------------------------------------------------------------------------------------------------------
 
 cdef inline size_t scalar_plain(const char* p, size_t n) noexcept nogil:
@@ -45,38 +50,32 @@ cdef const char* scalar_string_rest(Json* j, const char* p) noexcept nogil:
     while True:
         p += scalar_plain(p, end - p)
         if p >= end:
-            json_fail(j, p, b"unterminated string")
-            return NULL
+            return scalar_fail(j, p, b"unterminated string")
         c = <unsigned char>p[0]
         if c == b'"':
             return p + 1
         if c == b'\\':
             j.escaped = True
             if end - p < 2:
-                json_fail(j, p, b"unterminated string")
-                return NULL
+                return scalar_fail(j, p, b"unterminated string")
             c = <unsigned char>p[1]
             if c == b'u':
                 if end - p < 6 or not scalar_hex4(p + 2, NULL):
-                    json_fail(j, p, b"invalid \\u escape")
-                    return NULL
+                    return scalar_fail(j, p, b"invalid \\u escape")
                 p += 6
             elif (c == b'"' or c == b'\\' or c == b'/' or c == b'n' or c == b't' or c == b'r' or c == b'b'
                   or c == b'f'):
                 p += 2
             else:
-                json_fail(j, p, b"invalid escape")
-                return NULL
+                return scalar_fail(j, p, b"invalid escape")
         elif c < b' ':
-            json_fail(j, p, b"control character in string")
-            return NULL
+            return scalar_fail(j, p, b"control character in string")
         else:
             # text in other scripts comes in runs
             while True:
                 k = text_utf8_length(p, end - p)
                 if k == 0:
-                    json_fail(j, p, b"invalid UTF-8")
-                    return NULL
+                    return scalar_fail(j, p, b"invalid UTF-8")
                 p += k
                 if p >= end or <unsigned char>p[0] < 0x80:
                     break
@@ -115,8 +114,7 @@ cdef const char* scalar_number_end(Json* j, const char* p) noexcept nogil:
     if p[0] == b'-':
         p += 1
     if not scalar_digit(p, end):
-        json_fail(j, p, b"invalid number")
-        return NULL
+        return scalar_fail(j, p, b"invalid number")
     if p[0] == b'0':
         p += 1
     else:
@@ -124,16 +122,14 @@ cdef const char* scalar_number_end(Json* j, const char* p) noexcept nogil:
     if p < end and p[0] == b'.':
         p += 1
         if not scalar_digit(p, end):
-            json_fail(j, p, b"invalid number")
-            return NULL
+            return scalar_fail(j, p, b"invalid number")
         p = scalar_digits(p, end)
     if p < end and (p[0] == b'e' or p[0] == b'E'):
         p += 1
         if p < end and (p[0] == b'+' or p[0] == b'-'):
             p += 1
         if not scalar_digit(p, end):
-            json_fail(j, p, b"invalid number")
-            return NULL
+            return scalar_fail(j, p, b"invalid number")
         p = scalar_digits(p, end)
     return p
 
@@ -151,5 +147,4 @@ cdef inline const char* scalar_end(Json* j, const char* p) noexcept nogil:
         return p + 5
     if c == b'n' and n >= 4 and memcmp(p, b"null", 4) == 0:
         return p + 4
-    json_fail(j, p, b"unexpected byte")
-    return NULL
+    return scalar_fail(j, p, b"unexpected byte")

@@ -1,5 +1,5 @@
-# UTF-8 and JSON string literals. In: a literal with its quotes. Out: its text in UTF-8; and back, also for booleans,
-# UUIDs and times. Owns nothing. No locks.
+# UTF-8 and JSON string literals. In: a literal with its quotes. Out: its text in UTF-8; and back, also for UUIDs
+# and times. Owns nothing. No locks.
 
 # ---- UTF-8 -----------------------------------------------------------------------------------------------------------
 
@@ -177,9 +177,6 @@ cdef inline void text_uuid(Buf* b, const unsigned char* id) noexcept nogil:
         at[0] = b'"'
         uuid_format(id, at + 1)
         at[37] = b'"'
-
-cdef inline void text_bool(Buf* b, bint v) noexcept nogil:
-    buf_text(b, b"true" if v else b"false")
 
 cdef inline void text_time(Buf* b, int64_t us, int digits) noexcept nogil:
     cdef char* at = buf_reserve(b, 23 + digits)

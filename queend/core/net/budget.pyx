@@ -16,7 +16,6 @@ cdef void budget_open(Settings* s) noexcept nogil:
     budget.most_untaken = s.max_untaken
     budget.most_all = max((s.max_arriving + s.max_untaken) // 4 * 3, max(s.max_arriving, s.max_untaken))
     uv_mutex_init(&budget.lock)
-    table_init(&budget.addresses)
 
 cdef void budget_change(int most, int most_of_one) noexcept nogil:
     # Sets how many connections may be open from now on. Open connections stay.
@@ -240,14 +239,12 @@ cdef void budget_check_bodies(Worker* w) noexcept nogil:
         if c.reading != NULL:
             if conn_is_held_up(c):
                 c.pace.running = False
-            elif not budget_keeps_pace(c, budget_received(c), c.arriving, short, w.settings.body_timeout_ms):
+            elif not budget_keeps_pace(c, <int64_t>(c.body_got if c.mode == READ_FIXED else c.reading.out.len),
+                                       c.arriving, short, w.settings.body_timeout_ms):
                 w.counters.too_slow += 1
                 conn_refuse(c, 408, b"The request body came too slowly")
                 conn_settle(c)
         c = following
-
-cdef inline int64_t budget_received(Conn* c) noexcept nogil:
-    return <int64_t>(c.body_got if c.mode == READ_FIXED else c.reading.out.len)
 
 # ---- unsent answers --------------------------------------------------------------------------------------------------
 # Counted are only answers that are large, that wait behind an answer still owed, or that need more than one write. A
@@ -293,10 +290,6 @@ cdef inline bint budget_unsent_full(const Conn* c, int64_t bytes) noexcept nogil
     return budget_over_share(atomic_get64(&budget.untaken) + bytes, budget_most_unsent(),
                              atomic_get64(&c.address.client.untaken) + bytes if c != NULL else 0)
 
-cdef inline int64_t budget_sent(Conn* c) noexcept nogil:
-    # Returns how many of all bytes handed to the loop the kernel has taken.
-    return c.handed - <int64_t>c.tcp.write_queue_size
-
 cdef void budget_check_unsent(Worker* w) noexcept nogil:
     # Closes clients that take answers slower than the least rate. Called with each tick.
     cdef Conn* c = w.conns[CONN_STALLED].first
@@ -308,7 +301,9 @@ cdef void budget_check_unsent(Worker* w) noexcept nogil:
     over = atomic_get64(&budget.untaken) >= budget_most_unsent()
     while c != NULL:
         following = c.next
-        if not budget_keeps_pace(c, budget_sent(c), c.untaken, over, w.settings.write_timeout_ms):
+        # done: of all bytes handed to the loop, those that the kernel has taken
+        if not budget_keeps_pace(c, c.handed - <int64_t>c.tcp.write_queue_size, c.untaken, over,
+                                 w.settings.write_timeout_ms):
             w.counters.not_taken += 1
             conn_close(c)
         c = following

@@ -111,15 +111,7 @@ cdef void conn_close(Conn* c) noexcept nogil:
     uv_close(<uv_handle_t*>&c.tcp, conn_closed)
     while r != NULL:
         following = r.next
-        if r.replied:
-            request_detach(r)
-            if r.on_unsent != NULL:
-                r.on_unsent(r)
-            request_close(r)
-        else:
-            request_leave(r)
-            if r.on_gone != NULL:
-                r.on_gone(r)  # may answer and thereby free the request
+        request_forsake(r)
         r = following
 
 cdef void conn_drop(Conn* c) noexcept nogil:
@@ -327,7 +319,7 @@ cdef inline bint conn_holds_back(Conn* c) noexcept nogil:
 
 cdef void conn_yield(Conn* c) noexcept nogil:
     # Pauses a connection in the middle of a request until the other connections had their turn.
-    worker_defer_more(c)
+    worker_waits_add(c, &c.worker.waits_pieces if c.in_pieces else &c.worker.waits_more)
     conn_pause(c)
 
 cdef void conn_consume(Conn* c, const char* data, size_t n) noexcept nogil:
@@ -353,7 +345,7 @@ cdef void conn_consume(Conn* c, const char* data, size_t n) noexcept nogil:
         data += used
         n -= used
         if n and (c.mode == READ_HEAD or c.mode == READ_FRAMES) and worker_turn_over(c.worker):
-            worker_defer(c)
+            worker_waits_add(c, &c.worker.waits)
             break
     if c.state == CONN_CLOSING:
         return

@@ -46,13 +46,11 @@ cdef void hangup_poll(Worker* w) noexcept nogil:
             c = c.unread_next
         poll(fds, n, 0)
         for i in range(n):
-            if fds[i].revents & (POLLERR | POLLHUP) or hangup_overdue(conns[i]):
+            if (fds[i].revents & (POLLERR | POLLHUP)
+                    or conns[i].half and uv_now(&w.loop) - conns[i].half_since >= HALF_MS):
                 conn_close(conns[i])
             elif fds[i].revents & POLLRDHUP:
                 hangup_half_closed(conns[i])
-
-cdef inline bint hangup_overdue(Conn* c) noexcept nogil:
-    return c.half and uv_now(&c.worker.loop) - c.half_since >= HALF_MS
 
 cdef void hangup_half_closed(Conn* c) noexcept nogil:
     # Notes the end of the connection's input, perhaps behind requests that are still unread. These are read, and their

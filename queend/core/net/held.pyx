@@ -67,13 +67,7 @@ cdef void held_add(Request* r, int64_t more) noexcept nogil:
 
 cdef void held_drop(Request* r) noexcept nogil:
     # Gives back all the request was counted with.
-    r.worker.counters.held -= r.held
-    if r.conn != NULL:
-        r.conn.held -= r.held
-        r.conn.address.held -= r.held
-    else:
-        r.worker.held_gone -= r.held
-    r.held = 0
+    held_add(r, -r.held)
 
 # ---- requests that wait for room -------------------------------------------------------------------------------------
 # A connection with HELD_OF_ONE in hand is not read. While a worker is over its share, HELD_LITTLE is enough for that,
@@ -130,7 +124,7 @@ cdef void held_take(Conn* c, Request* r) noexcept nogil:
         reply_error(r, 503, ARRIVING_TEXT)
         return
     budget_pass_on(c, r, <int64_t>r.arena.size)
-    r.on_gone = held_gone
+    r.on_gone = request_close     # its client left before it was read
     held_wait(c, r)
 
 cdef void held_pass(Worker* w, Request* r) noexcept nogil:
@@ -196,10 +190,6 @@ cdef void held_leave(Conn* c) noexcept nogil:
     if a.room_first == NULL:
         held_unlist(c.worker, a)
 
-cdef void held_gone(Request* r) noexcept nogil:
-    # Forgets a request whose client left before it was read.
-    request_close(r)
-
 cdef bint held_may_go(Conn* c) noexcept nogil:
     # Returns True if there is room for a connection that waits.
     cdef Request* r = c.unread_request
@@ -249,23 +239,21 @@ cdef void held_expire(Worker* w) noexcept nogil:
     # Refuses requests that waited longer than the patience.
     cdef LocalAddress* a = w.room_first
     cdef LocalAddress* after
+    cdef Conn* c
+    cdef Conn* following
+    cdef Request* r
     cdef int64_t oldest = clock_mono_us() - <int64_t>w.settings.patience_ms * 1000
     while a != NULL:
         after = a.room_next
-        held_expire_of(a, oldest)
+        c = a.room_first
+        while c != NULL:
+            following = c.room_next
+            r = c.unread_request
+            if r != NULL and r.started_us < oldest:
+                held_leave(c)
+                reply_error(r, 503, b"Too many requests are waiting; try again")
+            c = following
         a = after
-
-cdef void held_expire_of(LocalAddress* a, int64_t oldest) noexcept nogil:
-    cdef Conn* c = a.room_first
-    cdef Conn* following
-    cdef Request* r
-    while c != NULL:
-        following = c.room_next
-        r = c.unread_request
-        if r != NULL and r.started_us < oldest:
-            held_leave(c)
-            reply_error(r, 503, b"Too many requests are waiting; try again")
-        c = following
 
 # ---- memory given back -----------------------------------------------------------------------------------------------
 # A worker looks every TRIM_LOOK_MS at its requests in hand, with the incomplete requests and unsent answers of all

@@ -81,7 +81,7 @@ cdef void offload_done(uv_work_t* work, int status) noexcept nogil:
         x = following
         following = x.next
         offload_shift(w, following)
-        refuse_set(&x.tools.error, 503, b"Out of memory")
+        refuse_memory(&x.tools.error)
         offload_finish(w, x, False)
 
 cdef inline void offload_shift(Worker* w, Offload* following) noexcept nogil:

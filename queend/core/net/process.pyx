@@ -145,7 +145,7 @@ cdef bint process_start(Process* p, char* reason, size_t size) noexcept nogil:
     for i in range(started):
         uv_sem_wait(&p.workers[i].opened)
         ok = ok and p.workers[i].phase == WORKER_RUNNING
-    ok = ok and requestlog_start(p) and watchdog_start(p)
+    ok = ok and (s.request_log == 0 or thread_start(&p.logwriter, requestlog_run, p)) and watchdog_start(p)
     pthread_sigmask(SIG_SETMASK, &before, NULL)
     if not ok:
         snprintf(reason, size, b"a thread could not start")
@@ -204,7 +204,7 @@ cdef bint process_stop(Process* p, int grace_ms) noexcept nogil:
         worker_post(p.workers[i], &p.workers[i].halt_msg)
     for i in range(p.n):
         uv_thread_join(&p.workers[i].thread)
-    requestlog_stop(p)
+    thread_stop(&p.logwriter)
     return p.drained == p.n
 
 cdef void process_halt(Process* p) noexcept nogil:
@@ -228,7 +228,7 @@ cdef void process_abort(Process* p, int started) noexcept nogil:
             p.workers[i].phase = WORKER_FAILED
             worker_end(p.workers[i])
             uv_run(&p.workers[i].loop, UV_RUN_DEFAULT)
-    requestlog_stop(p)
+    thread_stop(&p.logwriter)
     process_free(p)
 
 cdef void process_free(Process* p) noexcept nogil:

@@ -122,8 +122,7 @@ cdef void reply_error_more(Request* r, int status, const char* lines, const char
     cdef Buf* b
     cdef bint problem
     if r.feed != NULL:
-        buf_text(reply_bare(r, status), b'{"error":')
-        text_escape(&r.out, slice_lit(text))
+        member_text(reply_bare(r, status), b'{"error":', slice_lit(text))
         buf_byte(&r.out, b'}')
         reply_end(r)
         return
@@ -143,8 +142,7 @@ cdef void reply_error_more(Request* r, int status, const char* lines, const char
     if problem:
         problem_put(b, status, r.path, slice_lit(text))
     else:
-        buf_text(b, b'{"error":')
-        text_escape(b, slice_lit(text))
+        member_text(b, b'{"error":', slice_lit(text))
         buf_byte(b, b'}')
     reply_end(r)
 
@@ -214,13 +212,10 @@ cdef void reply_large(Request* r, int status, Slice headers, char* block, size_t
 
 cdef void reply_headers_except(Buf* b, Slice headers, const char* name) noexcept nogil:
     # Appends all lines except those of this name (lower case).
-    cdef const char* p = headers.p
-    cdef const char* end = headers.p + headers.n
-    cdef const char* stop
+    cdef Slice line
     cdef size_t n = strlen(name)
-    while p < end:
-        stop = <const char*>memchr(p, b'\n', end - p)
-        stop = end if stop == NULL else stop + 1
-        if <size_t>(stop - p) <= n or p[n] != b':' or not slice_nfolds(p, name, n):
-            buf_put(b, p, stop - p)
-        p = stop
+    while headers.n:
+        line = slice_of(headers.p, min(slice_until(headers, b'\n').n + 1, headers.n))
+        if line.n <= n or line.p[n] != b':' or not slice_nfolds(line.p, name, n):
+            buf_slice(b, line)
+        headers = slice_from(headers, line.n)

@@ -46,6 +46,19 @@ cdef void request_leave(Request* r) noexcept nogil:
         w.clientless.before = r
     w.clientless = r
 
+cdef void request_forsake(Request* r) noexcept nogil:
+    # Parts the request from its client, which has left. An answer that was not sent is given back; a request without an
+    # answer goes on.
+    if not r.replied:
+        request_leave(r)
+        if r.on_gone != NULL:
+            r.on_gone(r)      # may answer and thereby free the request
+        return
+    request_detach(r)
+    if r.on_unsent != NULL:
+        r.on_unsent(r)
+    request_close(r)
+
 cdef void request_unlist(Request* r) noexcept nogil:
     if r.before != NULL:
         r.before.next = r.next

@@ -11,14 +11,8 @@ cdef enum:
     REQUESTLOG_MS = 100
     REQUESTLOG_LAST = 10              # waits of REQUESTLOG_MS for a reader, once the process ends
 
-cdef inline const char* requestlog_method(int method) noexcept nogil:
-    if method == METHOD_GET: return b"GET"
-    if method == METHOD_POST: return b"POST"
-    if method == METHOD_PUT: return b"PUT"
-    if method == METHOD_DELETE: return b"DELETE"
-    if method == METHOD_OPTIONS: return b"OPTIONS"
-    if method == METHOD_HEAD: return b"HEAD"
-    return b"PATCH" if method == METHOD_PATCH else b""
+cdef const char* REQUESTLOG_METHODS[METHOD_COUNT]      # by METHOD_*
+REQUESTLOG_METHODS = [b"", b"GET", b"POST", b"PUT", b"DELETE", b"OPTIONS", b"HEAD", b"PATCH"]
 
 cdef size_t requestlog_text(char* out, Slice s, size_t most) noexcept nogil:
     # Writes bytes of a client as part of a JSON string; all but printable ASCII in percent. At most 3 * most bytes.
@@ -58,7 +52,7 @@ cdef void requestlog_put(Request* r, Request* of, const char* event, Slice more)
     clock_format(clock_wall_us(), 3, head)
     at = <size_t>snprintf(line, sizeof(line), b'{"time":"%.24s","level":"info","event":"%s",'
                           b'"id":"%d-%llu","method":"%s","path":"', head, event, r.worker.index,
-                          <unsigned long long>l.number, requestlog_method(of.method))
+                          <unsigned long long>l.number, REQUESTLOG_METHODS[of.method])
     at += requestlog_text(line + at, of.path, REQUESTLOG_PATH)
     at += <size_t>snprintf(line + at, 160, b'","status":%d,"us":%lld,"in":%llu,"out":%llu', r.status,
                            <long long>(clock_mono_us() - r.started_us), <unsigned long long>r.body.n,
@@ -104,6 +98,7 @@ cdef void requestlog_close(RequestLog* l) noexcept nogil:
 # ---- the thread ------------------------------------------------------------------------------------------------------
 
 cdef void requestlog_run(void* arg) noexcept nogil:
+    # Runs the thread, which writes the last lines when it is stopped: after the workers have ended.
     cdef Process* p = <Process*>arg
     cdef bint more = True
     cdef int i
@@ -147,10 +142,3 @@ cdef inline bint requestlog_ends(Routine* x) noexcept nogil:
     ends = x.ends
     uv_mutex_unlock(&x.lock)
     return ends
-
-cdef bint requestlog_start(Process* p) noexcept nogil:
-    return p.settings.request_log == 0 or thread_start(&p.logwriter, requestlog_run, p)
-
-cdef void requestlog_stop(Process* p) noexcept nogil:
-    # Stops the thread, which then writes the last lines. Requires that the workers have ended.
-    thread_stop(&p.logwriter)

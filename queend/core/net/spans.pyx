@@ -19,18 +19,15 @@ cdef void spans_close(Spans* s) noexcept nogil:
     free(s.spare)
     uv_mutex_destroy(&s.lock)
 
-cdef inline int span_digit(char c) noexcept nogil:
-    return c - c'0' if c <= b'9' else c - c'a' + 10
-
 cdef bint span_wanted(Spans* s, Slice parent) noexcept nogil:
     # Returns True if the producer samples the trace and it is one of every `every`: the same traces at every daemon.
     # parent: valid.
     cdef int i
     cdef uint32_t n = 0
-    if not span_digit(parent.p[54]) & 1:
+    if not slice_hex(<unsigned char>parent.p[54]) & 1:
         return False
     for i in range(27, 34):           # the last digits of the trace, which are random
-        n = n * 16 + <uint32_t>span_digit(parent.p[i + 1])
+        n = n * 16 + <uint32_t>slice_hex(<unsigned char>parent.p[i + 1])
     return n % <uint32_t>s.every == 0
 
 cdef Slice span_parent(Slice headers) noexcept nogil:

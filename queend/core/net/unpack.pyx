@@ -27,7 +27,7 @@ cdef void unpack_begin(Worker* w, Request* r, int64_t most) noexcept nogil:
     if r.body.n < UNPACK_ATONCE and told <= UNPACK_ATONCE:
         outcome = unpack_body(r, min(most, <int64_t>UNPACK_ATONCE), &e)
         if outcome == UNPACK_LONG and most <= UNPACK_ATONCE:
-            outcome = unpack_large(&e)
+            outcome = unpack_refused(&e, 413, UNPACK_LARGE)
     if outcome == UNPACK_LONG:
         r.unpacks_to = most
         held_take(r.conn, r)
@@ -42,21 +42,15 @@ cdef void unpack_begin(Worker* w, Request* r, int64_t most) noexcept nogil:
 cdef void unpack_offload(Worker* w, Request* r) noexcept nogil:
     # Unpacks a large body. There is room for it in the budget of requests in hand, and no other body of the worker's is
     # unpacked meanwhile.
-    cdef ApiError e
-    cdef int outcome
     w.unpacking = True
-    if offload_add(w, r, NULL, unpack_read, unpack_taken):
-        return
-    outcome = unpack_body(r, r.unpacks_to, &e)
-    if outcome == UNPACK_LONG:
-        unpack_large(&e)
-    unpack_taken(w, r, NULL, outcome == UNPACK_OK, &e)
+    if not offload_add(w, r, NULL, unpack_read, unpack_taken):
+        unpack_taken(w, r, NULL, unpack_read(r, NULL, &w.tools), &w.tools.error)
 
 cdef bint unpack_read(Request* r, void* job, Tools* t) noexcept nogil:
-    # Unpacks a body on a thread of the pool. Returns False with t.error if it was refused.
+    # Unpacks a body, on any thread. Returns False with t.error if it was refused.
     cdef int outcome = unpack_body(r, r.unpacks_to, &t.error)
     if outcome == UNPACK_LONG:
-        unpack_large(&t.error)
+        unpack_refused(&t.error, 413, UNPACK_LARGE)
     return outcome == UNPACK_OK
 
 cdef void unpack_taken(Worker* w, Request* r, void* job, bint good, ApiError* e) noexcept nogil:
@@ -77,9 +71,13 @@ cdef void unpack_refuse(Request* r, const ApiError* e) noexcept nogil:
     else:
         reply_error(r, e.status, e.text)
 
-cdef int unpack_large(ApiError* e) noexcept nogil:
-    refuse_set(e, 413, b"The request body is too large when it is unpacked")
+cdef int unpack_refused(ApiError* e, int status, const char* text) noexcept nogil:
+    # Refuses a body. Returns UNPACK_REFUSED.
+    refuse_set(e, status, text)
     return UNPACK_REFUSED
+
+cdef const char* UNPACK_LARGE = b"The request body is too large when it is unpacked"
+cdef const char* UNPACK_MEMORY = b"Out of memory"
 
 cdef int unpack_body(Request* r, int64_t most, ApiError* e) noexcept nogil:
     # Unpacks a body, on any thread. Returns UNPACK_OK: r.body is plain, and its size is added to r.arriving. Returns
@@ -99,17 +97,15 @@ cdef int unpack_body(Request* r, int64_t most, ApiError* e) noexcept nogil:
         told = 0              # the last bytes of a body that is damaged, or longer than it may be
     room = min(room, max(told if told else r.body.n * UNPACK_TIMES, <size_t>UNPACK_LEAST))
     if not budget_take(window, r.address_has + window):
-        return unpack_no_room(e)
+        return unpack_refused(e, 503, ARRIVING_TEXT)
     if not unzip_stream_open(&c, r.coding, r.body):
-        refuse_memory(e)
-        outcome = UNPACK_REFUSED
+        outcome = unpack_refused(e, 503, UNPACK_MEMORY)
     else:
         outcome = unpack_pieces(&c, &p, &room, &n, &taken, <size_t>most, r.address_has, e)
     unzip_stream_close(&c)
     budget_give(window)
     if outcome == UNPACK_OK and not arena_adopt(&r.arena, p, room + BODY_PADDING):
-        refuse_memory(e)
-        outcome = UNPACK_REFUSED
+        outcome = unpack_refused(e, 503, UNPACK_MEMORY)
     if outcome != UNPACK_OK:
         free(p)
         budget_give(taken)
@@ -128,12 +124,11 @@ cdef int unpack_pieces(Coded* c, char** p, size_t* room, size_t* n, int64_t* tak
     cdef char beyond
     while True:
         if not budget_take(<int64_t>room[0] + BODY_PADDING - taken[0], address_has + <int64_t>room[0] + BODY_PADDING):
-            return unpack_no_room(e)
+            return unpack_refused(e, 503, ARRIVING_TEXT)
         taken[0] = <int64_t>room[0] + BODY_PADDING
         more = <char*>realloc(p[0], room[0] + BODY_PADDING)
         if more == NULL:
-            refuse_memory(e)
-            return UNPACK_REFUSED
+            return unpack_refused(e, 503, UNPACK_MEMORY)
         p[0] = more
         outcome = unzip_stream_next(c, p[0] + n[0], room[0] - n[0], &got)
         n[0] += got
@@ -148,15 +143,9 @@ cdef int unpack_pieces(Coded* c, char** p, size_t* room, size_t* n, int64_t* tak
                 room[0] = min(most, 2 * room[0] + 1)
                 continue
         if outcome == UNZIP_MEMORY:
-            refuse_memory(e)
-            return UNPACK_REFUSED
+            return unpack_refused(e, 503, UNPACK_MEMORY)
         if outcome != UNZIP_OK:
             # 415: looking at the body shows that it is in another coding (RFC 9110 15.5.16)
-            refuse_set(e, 400 if n[0] else 415,
-                       b"The request body is damaged, or not in the coding that Content-Encoding names")
-            return UNPACK_REFUSED
+            return unpack_refused(e, 400 if n[0] else 415,
+                                  b"The request body is damaged, or not in the coding that Content-Encoding names")
         return UNPACK_OK
-
-cdef int unpack_no_room(ApiError* e) noexcept nogil:
-    refuse_set(e, 503, b"Too much is being received; try again")
-    return UNPACK_REFUSED

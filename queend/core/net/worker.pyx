@@ -15,6 +15,16 @@ cdef inline bint worker_post(Worker* to, InboxMsg* m) noexcept nogil:
     # sender.
     return thread_post(&to.inbox, m)
 
+cdef bint worker_call(Worker* to, void (*run)(Worker* w, InboxMsg* m) noexcept nogil) noexcept nogil:
+    # Has a worker run the function, which frees the message. Returns False if memory ran out. Any thread.
+    cdef InboxMsg* m = <InboxMsg*>calloc(1, sizeof(InboxMsg))
+    if m == NULL:
+        return False
+    m.run = run
+    if not worker_post(to, m):
+        free(m)
+    return True
+
 cdef void worker_on_wake(uv_async_t* handle) noexcept nogil:
     cdef Worker* w = <Worker*>handle.data
     cdef InboxMsg* m = thread_receive(&w.inbox)
@@ -141,15 +151,8 @@ cdef inline void worker_turn_end(Worker* w) noexcept nogil:
     w.taken_us = 0
     w.turn_pieces = 0
 
-cdef inline void worker_defer(Conn* c) noexcept nogil:
-    # Lets the connection, whose bytes are kept and which is not read, go on in a later turn.
-    worker_waits_add(c, &c.worker.waits)
-
-cdef inline void worker_defer_more(Conn* c) noexcept nogil:
-    # Lets the connection be read again in a later turn.
-    worker_waits_add(c, &c.worker.waits_pieces if c.in_pieces else &c.worker.waits_more)
-
 cdef void worker_waits_add(Conn* c, Waits* l) noexcept nogil:
+    # Lets the connection go on, or be read again, in a later turn.
     if c.wait_next != NULL:
         return
     c.wait_next = c
@@ -218,7 +221,6 @@ cdef Worker* worker_new(Process* process, int index, Settings* s) noexcept nogil
         free(w.input)
         free(w)
         return NULL
-    table_init(&w.addresses)
     uuid_open(&w.uuids)
     w.tools.unzip = &w.unzip
     w.unzip.on_loop = True

@@ -25,7 +25,7 @@ cdef void outbox_put(uint64_t key, int flags) noexcept nogil:
     if key and t.n == OUTBOX_MOST:
         t.flags |= NOTICE_LOOK
     elif key:
-        at = outbox_cell(key)
+        at = <uint32_t>(key * <uint64_t>0x9E3779B97F4A7C15 >> 40) % OUTBOX_CELLS
         while t.cells[at] and t.cells[at] != key:
             at = (at + 1) % OUTBOX_CELLS
         if t.cells[at] == 0:
@@ -35,9 +35,6 @@ cdef void outbox_put(uint64_t key, int flags) noexcept nogil:
     if not outbox.posted and leader != NULL:
         outbox.posted = worker_post(leader, &outbox.msg)
     uv_mutex_unlock(&outbox.lock)
-
-cdef inline uint32_t outbox_cell(uint64_t key) noexcept nogil:
-    return <uint32_t>(key * <uint64_t>0x9E3779B97F4A7C15 >> 40) % OUTBOX_CELLS
 
 cdef OutboxTable* outbox_take(bint done) noexcept nogil:
     # Takes all notices so far, on the first worker; outbox_done gives it back before the next call. done: the message

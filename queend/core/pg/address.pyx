@@ -31,9 +31,7 @@ cdef struct Address:
     void* ctx
 
 cdef const char* ADDRESS_LISTS[3]
-ADDRESS_LISTS[0] = b"host"
-ADDRESS_LISTS[1] = b"hostaddr"
-ADDRESS_LISTS[2] = b"port"
+ADDRESS_LISTS = [b"host", b"hostaddr", b"port"]
 
 # ---- connection strings ----------------------------------------------------------------------------------------------
 
@@ -83,8 +81,8 @@ cdef void address_open(Address* a, const char* conninfo) noexcept nogil:
         o += 1
     if host == NULL or numeric:
         return
-    a.names = slice_strdup(host)
-    a.numbers = slice_strdup(port)
+    a.names = <char*>slice_keep(slice_lit(host)).p
+    a.numbers = <char*>slice_keep(slice_lit(port)).p
     if a.names == NULL or a.numbers == NULL:
         return
     n = address_split(a.names, a.hosts)

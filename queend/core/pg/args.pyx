@@ -240,10 +240,6 @@ cdef inline void args_param_int8(Params* p, int64_t v) noexcept nogil:
     p.scalar[p.n] = htobe64(<uint64_t>v)
     args_param_bytes(p, &p.scalar[p.n], 8)
 
-cdef inline void args_param_moment(Params* p, int64_t us) noexcept nogil:
-    # Adds a timestamptz. us: since the Unix epoch, INT64_MAX is infinity.
-    args_param_int8(p, us - POSTGRES_EPOCH_US if us != INFINITE_US else us)
-
 cdef void args_free(Args* a) noexcept nogil:
     cdef int i
     for i in range(PARAMS_MAX):

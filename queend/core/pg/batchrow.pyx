@@ -44,10 +44,10 @@ cdef bint batchrow_open(BatchRow* b, Slice ids, Slice body, Slice meta, int n, U
         if p == NULL:
             return False
         inner = slice_of(<const char*>p, <const unsigned char*>inner.p + inner.n - p)
-        if unzip_scratch(z, inner, &inner) != UNZIP_OK or inner.n != size:
+        if unzip_frame(z, inner, UNZIP_MOST, NULL, &inner) != UNZIP_OK or inner.n != size:
             return False
     elif codec == BODY_FRAMES:
-        if unzip_scratch(z, inner, &inner) != UNZIP_OK:
+        if unzip_frame(z, inner, UNZIP_MOST, NULL, &inner) != UNZIP_OK:
             return False
     elif codec != BODY_V1:
         return False

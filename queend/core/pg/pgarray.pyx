@@ -8,7 +8,6 @@ cdef enum:
     PARAMS_MAX = 32
 
 cdef int64_t POSTGRES_EPOCH_US = 946684800000000        # origin of PostgreSQL's timestamps: 2000-01-01
-cdef int64_t INFINITE_US = 0x7fffffffffffffff
 
 cdef int[PARAMS_MAX] PARAMS_BINARY          # the format of each parameter
 for _column in range(PARAMS_MAX):

@@ -286,9 +286,9 @@ cdef bint slot_send(Slot* s, int statement, Params* params, slot_done done, void
     if params.failed or s.state != SLOT_IDLE or slot_outdated(s):
         return False
     if s.pool.statements[statement].fenced:
-        # uses the loop's clock, like the deadline, so that both pass at the same moment
-        args_param_moment(params, INFINITE_US if not dbclock_known() else
-                          dbclock_at(<int64_t>uv_now(s.pool.loop) * 1000) + <int64_t>deadline_ms * 1000)
+        # uses the loop's clock, like the deadline, so that both pass at the same moment; INT64_MAX is infinity
+        args_param_int8(params, INT64_MAX if not dbclock_known() else dbclock_at(<int64_t>uv_now(s.pool.loop) * 1000)
+                        + <int64_t>deadline_ms * 1000 - POSTGRES_EPOCH_US)
     s.large |= slot_params_bytes(params) > SLOT_KEEP
     if PQsendQueryPrepared(s.conn, s.pool.statements[statement].name, params.n, params.values, params.lengths,
                            PARAMS_BINARY, 1) != 1:

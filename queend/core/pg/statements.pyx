@@ -182,28 +182,14 @@ cdef struct StatementDef:
 
 cdef StatementDef[STMT_COUNT] STATEMENTS
 
-cdef Oid statement_type(char letter) noexcept nogil:
-    # Returns the type of a letter; for a capital, the type of the array's elements.
-    cdef char small = letter | LETTER_SMALL
-    if small == b'q' or small == b'v': return OID_INT8
-    if small == b'i': return OID_INT4
-    if small == b's': return OID_INT2
-    if small == b't': return OID_TEXT
-    if small == b'y': return OID_BYTEA
-    if small == b'j': return OID_JSONB
-    if small == b'b': return OID_BOOL
-    if small == b'd': return OID_FLOAT8
-    return OID_TID if small == b'p' else OID_UUID
-
-cdef Oid statement_array(Oid element) noexcept nogil:
-    if element == OID_INT8: return OID_INT8_ARRAY
-    if element == OID_INT4: return OID_INT4_ARRAY
-    if element == OID_INT2: return OID_INT2_ARRAY
-    if element == OID_BOOL: return OID_BOOL_ARRAY
-    if element == OID_FLOAT8: return OID_FLOAT8_ARRAY
-    if element == OID_TEXT: return OID_TEXT_ARRAY
-    if element == OID_BYTEA: return OID_BYTEA_ARRAY
-    return OID_TID_ARRAY if element == OID_TID else OID_UUID_ARRAY
+# The letters of a signature, and their types: of a value, and of an array of such values.
+cdef const char* STATEMENT_LETTERS = b"qvistybdpuj"
+cdef Oid[11] STATEMENT_TYPES
+STATEMENT_TYPES = [OID_INT8, OID_INT8, OID_INT4, OID_INT2, OID_TEXT, OID_BYTEA, OID_BOOL, OID_FLOAT8, OID_TID, OID_UUID,
+                   OID_JSONB]
+cdef Oid[10] STATEMENT_ARRAYS
+STATEMENT_ARRAYS = [OID_INT8_ARRAY, OID_INT8_ARRAY, OID_INT4_ARRAY, OID_INT2_ARRAY, OID_TEXT_ARRAY, OID_BYTEA_ARRAY,
+                    OID_BOOL_ARRAY, OID_FLOAT8_ARRAY, OID_TID_ARRAY, OID_UUID_ARRAY]
 
 cdef void statement_define(StatementDef* d, const char* name, const char* signature, const char* text) noexcept nogil:
     # Fills in the definition. text NULL: calls the function of that name.
@@ -213,10 +199,11 @@ cdef void statement_define(StatementDef* d, const char* name, const char* signat
     d.name = name
     d.versioned = signature[0] == b'v'
     while signature[d.n_args] and signature[d.n_args] != b'!':
-        d.types[d.n_args] = statement_type(signature[d.n_args])
+        i = <int>(strchr(STATEMENT_LETTERS, signature[d.n_args] | LETTER_SMALL) - STATEMENT_LETTERS)
+        d.types[d.n_args] = STATEMENT_TYPES[i]
         if signature[d.n_args] < b'a':
-            d.elements[d.n_args] = d.types[d.n_args]
-            d.types[d.n_args] = statement_array(d.elements[d.n_args])
+            d.elements[d.n_args] = STATEMENT_TYPES[i]
+            d.types[d.n_args] = STATEMENT_ARRAYS[i]
         d.n_args += 1
     d.n_params = d.n_args
     at = <size_t>snprintf(d.text, sizeof(d.text), b"SELECT * FROM queend.%s(", name)

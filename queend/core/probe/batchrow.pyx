@@ -53,7 +53,7 @@ def probe_unzip(bytes frame):
     cdef Slice out
     memset(&z, 0, sizeof(z))
     try:
-        if unzip_scratch(&z, slice_of(frame, len(frame)), &out) != UNZIP_OK:
+        if unzip_frame(&z, slice_of(frame, len(frame)), UNZIP_MOST, NULL, &out) != UNZIP_OK:
             raise ValueError("not a zstd frame")
         return out.p[:out.n]
     finally:

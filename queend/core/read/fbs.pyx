@@ -15,25 +15,14 @@ cdef inline void fbs_pad(Buf* b, size_t base, size_t n) noexcept nogil:
     while (b.len - base) % n and not b.failed:
         buf_byte(b, 0)
 
-cdef inline void fbs_set(Buf* b, size_t at, const void* value, size_t n) noexcept nogil:
+cdef inline void fbs_int(Buf* b, size_t at, int64_t v, size_t n) noexcept nogil:
+    # Sets a number of n bytes.
     if not b.failed:
-        memcpy(b.data + at, value, n)
-
-cdef inline void fbs_int(Buf* b, size_t at, int32_t v) noexcept nogil:
-    fbs_set(b, at, &v, 4)
-
-cdef inline void fbs_long(Buf* b, size_t at, int64_t v) noexcept nogil:
-    fbs_set(b, at, &v, 8)
-
-cdef inline void fbs_short(Buf* b, size_t at, int16_t v) noexcept nogil:
-    fbs_set(b, at, &v, 2)
-
-cdef inline void fbs_byte(Buf* b, size_t at, uint8_t v) noexcept nogil:
-    fbs_set(b, at, &v, 1)
+        memcpy(b.data + at, &v, n)
 
 cdef inline void fbs_refer(Buf* b, size_t slot) noexcept nogil:
     # Sets the reference at `slot` to the present end of the buffer.
-    fbs_int(b, slot, <int32_t>(b.len - slot))
+    fbs_int(b, slot, <int64_t>(b.len - slot), 4)
 
 cdef void fbs_table(Buf* b, size_t base, size_t slot, const char* sizes, FbsTable* t) noexcept nogil:
     # Writes a zeroed table and sets the reference at `slot` to it. sizes: a digit per field: 0 absent, otherwise its
@@ -62,7 +51,7 @@ cdef void fbs_table(Buf* b, size_t base, size_t slot, const char* sizes, FbsTabl
     t.at = b.len
     for i in range(<int>end):
         buf_byte(b, 0)
-    fbs_int(b, t.at, <int32_t>(t.at - vtable_at))
+    fbs_int(b, t.at, <int64_t>(t.at - vtable_at), 4)
     for i in range(n):
         if vtable[2 + i]:
             t.field[i] = t.at + vtable[2 + i]

@@ -5,12 +5,6 @@
 # the entries: marks, errors, next offsets.
 
 cdef enum:
-    IPC_SCHEMA = 1          # message types
-    IPC_DICTIONARY = 2
-    IPC_RECORDS = 3
-    IPC_INT = 2             # column types
-    IPC_UTF8 = 5
-    IPC_TIMESTAMP = 10
     IPC_COLUMNS = 8         # of records
     IPC_BUFFERS = 24        # most buffers: validity, ends and bytes per column
 
@@ -32,9 +26,9 @@ cdef struct IpcText:
 cdef struct IpcColumn:
     const char* name
     uint8_t kind              # column type
-    int bits                  # of IPC_INT
+    int bits                  # of ARROW_TYPE_INT
     IpcText* dictionary       # NULL: no dictionary
-    IpcText text              # of IPC_UTF8 without a dictionary
+    IpcText text              # of ARROW_TYPE_UTF8 without a dictionary
     Buf values                # of the other columns: fixed width
 
 cdef struct IpcOut:
@@ -69,7 +63,7 @@ cdef void ipc_column_open(IpcColumn* c, const char* name, uint8_t kind, int bits
     c.kind = kind
     c.bits = bits
     c.dictionary = dictionary
-    if kind == IPC_UTF8 and dictionary == NULL:
+    if kind == ARROW_TYPE_UTF8 and dictionary == NULL:
         ipc_text_begin(&c.text)
 
 cdef inline void ipc_column_close(IpcColumn* c) noexcept nogil:
@@ -93,14 +87,14 @@ cdef void ipc_open(IpcOut* a) noexcept nogil:
     memset(a, 0, sizeof(IpcOut))
     ipc_text_begin(&a.queues)
     ipc_text_begin(&a.partitions)
-    ipc_column_open(&a.columns[IPC_QUEUE], b"queue", IPC_UTF8, 0, &a.queues)
-    ipc_column_open(&a.columns[IPC_PARTITION], b"partition", IPC_UTF8, 0, &a.partitions)
-    ipc_column_open(&a.columns[IPC_OFFSET], b"offset", IPC_INT, 64, NULL)
-    ipc_column_open(&a.columns[IPC_TS], b"ts", IPC_TIMESTAMP, 64, NULL)
-    ipc_column_open(&a.columns[IPC_TXID], b"transactionId", IPC_UTF8, 0, NULL)
-    ipc_column_open(&a.columns[IPC_PAYLOAD], b"payload", IPC_UTF8, 0, NULL)
-    ipc_column_open(&a.columns[IPC_ID], b"id", IPC_UTF8, 0, NULL)
-    ipc_column_open(&a.columns[IPC_HEADERS], b"headers", IPC_UTF8, 0, NULL)
+    ipc_column_open(&a.columns[IPC_QUEUE], b"queue", ARROW_TYPE_UTF8, 0, &a.queues)
+    ipc_column_open(&a.columns[IPC_PARTITION], b"partition", ARROW_TYPE_UTF8, 0, &a.partitions)
+    ipc_column_open(&a.columns[IPC_OFFSET], b"offset", ARROW_TYPE_INT, 64, NULL)
+    ipc_column_open(&a.columns[IPC_TS], b"ts", ARROW_TYPE_TIMESTAMP, 64, NULL)
+    ipc_column_open(&a.columns[IPC_TXID], b"transactionId", ARROW_TYPE_UTF8, 0, NULL)
+    ipc_column_open(&a.columns[IPC_PAYLOAD], b"payload", ARROW_TYPE_UTF8, 0, NULL)
+    ipc_column_open(&a.columns[IPC_ID], b"id", ARROW_TYPE_UTF8, 0, NULL)
+    ipc_column_open(&a.columns[IPC_HEADERS], b"headers", ARROW_TYPE_UTF8, 0, NULL)
 
 cdef void ipc_close(IpcOut* a) noexcept nogil:
     cdef int i
@@ -168,39 +162,39 @@ cdef size_t ipc_message(Buf* b, uint8_t kind, int64_t body, FbsTable* t) noexcep
     base = b.len
     buf_le32(b, 0)                        # the root's reference
     fbs_table(b, base, base, b"2148", t)
-    fbs_short(b, t.field[ARROW_MESSAGE_VERSION], ARROW_V5)
-    fbs_byte(b, t.field[ARROW_MESSAGE_KIND], kind)
-    fbs_long(b, t.field[ARROW_MESSAGE_BODY_LENGTH], body)
+    fbs_int(b, t.field[ARROW_MESSAGE_VERSION], ARROW_V5, 2)
+    fbs_int(b, t.field[ARROW_MESSAGE_KIND], kind, 1)
+    fbs_int(b, t.field[ARROW_MESSAGE_BODY_LENGTH], body, 8)
     return base
 
 cdef void ipc_message_end(Buf* b, size_t base) noexcept nogil:
     # Ends the metadata; the body follows.
     fbs_pad(b, base, 8)
-    fbs_int(b, base - 4, <int32_t>(b.len - base))
+    fbs_int(b, base - 4, <int64_t>(b.len - base), 4)
 
 cdef void ipc_int(Buf* b, size_t base, size_t slot, int bits) noexcept nogil:
     cdef FbsTable t
     fbs_table(b, base, slot, b"41", &t)
-    fbs_int(b, t.field[ARROW_INT_BITS], bits)
-    fbs_byte(b, t.field[ARROW_INT_SIGNED], True)
+    fbs_int(b, t.field[ARROW_INT_BITS], bits, 4)
+    fbs_int(b, t.field[ARROW_INT_SIGNED], True, 1)
 
 cdef void ipc_field(Buf* b, size_t base, size_t slot, IpcColumn* c, int dictionary) noexcept nogil:
     # dictionary: id of the column's dictionary, if it has one.
     cdef FbsTable t, of, coding
     fbs_table(b, base, slot, b"411444" if c.dictionary != NULL else b"411404", &t)
-    fbs_byte(b, t.field[ARROW_FIELD_TYPE_KIND], c.kind)
+    fbs_int(b, t.field[ARROW_FIELD_TYPE_KIND], c.kind, 1)
     fbs_string(b, base, t.field[ARROW_FIELD_NAME], slice_lit(c.name))
-    if c.kind == IPC_INT:
+    if c.kind == ARROW_TYPE_INT:
         ipc_int(b, base, t.field[ARROW_FIELD_TYPE], c.bits)
-    elif c.kind == IPC_TIMESTAMP:
+    elif c.kind == ARROW_TYPE_TIMESTAMP:
         fbs_table(b, base, t.field[ARROW_FIELD_TYPE], b"24", &of)
-        fbs_short(b, of.field[ARROW_TIME_UNIT], ARROW_MICROSECONDS)
+        fbs_int(b, of.field[ARROW_TIME_UNIT], ARROW_MICROSECONDS, 2)
         fbs_string(b, base, of.field[ARROW_TIME_ZONE], slice_lit(b"UTC"))
     else:
         fbs_table(b, base, t.field[ARROW_FIELD_TYPE], b"", &of)
     if c.dictionary != NULL:
         fbs_table(b, base, t.field[ARROW_FIELD_DICTIONARY], b"84", &coding)
-        fbs_long(b, coding.field[ARROW_ENCODING_ID], dictionary)
+        fbs_int(b, coding.field[ARROW_ENCODING_ID], dictionary, 8)
         ipc_int(b, base, coding.field[ARROW_ENCODING_INDEX], 32)
     fbs_vector(b, base, t.field[ARROW_FIELD_CHILDREN], 0, 4)
 
@@ -208,7 +202,7 @@ cdef void ipc_schema(Buf* b, IpcColumn** columns, int n, const char* key, Slice 
     # Writes the schema. key: of the metadata, NULL: no metadata. Dictionaries have the ids 0, 1, … in the order of
     # their columns.
     cdef FbsTable message, schema, pair
-    cdef size_t base = ipc_message(b, IPC_SCHEMA, 0, &message)
+    cdef size_t base = ipc_message(b, ARROW_SCHEMA, 0, &message)
     cdef size_t at
     cdef int i
     cdef int dictionaries = 0
@@ -235,14 +229,14 @@ cdef void ipc_batch(Buf* b, size_t base, size_t slot, int64_t length, int column
     cdef int64_t begin = 0
     cdef int i
     fbs_table(b, base, slot, b"844", &t)
-    fbs_long(b, t.field[ARROW_BATCH_LENGTH], length)
+    fbs_int(b, t.field[ARROW_BATCH_LENGTH], length, 8)
     at = fbs_vector(b, base, t.field[ARROW_BATCH_NODES], columns, 16)
     for i in range(columns):
-        fbs_long(b, at + 16 * i, length)         # no nulls
+        fbs_int(b, at + 16 * i, length, 8)         # no nulls
     at = fbs_vector(b, base, t.field[ARROW_BATCH_BUFFERS], n, 16)
     for i in range(n):
-        fbs_long(b, at + 16 * i, begin)
-        fbs_long(b, at + 16 * i + 8, <int64_t>sizes[i])
+        fbs_int(b, at + 16 * i, begin, 8)
+        fbs_int(b, at + 16 * i + 8, <int64_t>sizes[i], 8)
         begin += ipc_padded(sizes[i])
 
 cdef inline void ipc_body(Buf* b, Buf* part) noexcept nogil:
@@ -252,12 +246,13 @@ cdef inline void ipc_body(Buf* b, Buf* part) noexcept nogil:
 cdef void ipc_dictionary(Buf* b, int id, IpcText* t) noexcept nogil:
     cdef FbsTable message, dictionary
     cdef size_t[3] sizes
-    cdef size_t base = ipc_message(b, IPC_DICTIONARY, ipc_padded(t.ends.len) + ipc_padded(t.bytes.len), &message)
+    cdef size_t base = ipc_message(b, ARROW_DICTIONARY_BATCH, ipc_padded(t.ends.len) + ipc_padded(t.bytes.len),
+                                   &message)
     sizes[0] = 0
     sizes[1] = t.ends.len
     sizes[2] = t.bytes.len
     fbs_table(b, base, message.field[ARROW_MESSAGE_HEADER], b"84", &dictionary)
-    fbs_long(b, dictionary.field[ARROW_PIECE_ID], id)
+    fbs_int(b, dictionary.field[ARROW_PIECE_ID], id, 8)
     ipc_batch(b, base, dictionary.field[ARROW_PIECE_DATA], ipc_text_count(t), 1, sizes, 3)
     ipc_message_end(b, base)
     ipc_body(b, &t.ends)
@@ -275,7 +270,7 @@ cdef void ipc_records(Buf* b, IpcColumn** columns, int n, int64_t length) noexce
     for i in range(n):
         sizes[k] = 0                  # validity: no value is null
         k += 1
-        if columns[i].kind == IPC_UTF8 and columns[i].dictionary == NULL:
+        if columns[i].kind == ARROW_TYPE_UTF8 and columns[i].dictionary == NULL:
             parts[n_parts] = &columns[i].text.ends
             parts[n_parts + 1] = &columns[i].text.bytes
             sizes[k] = columns[i].text.ends.len
@@ -289,7 +284,7 @@ cdef void ipc_records(Buf* b, IpcColumn** columns, int n, int64_t length) noexce
             k += 1
     for i in range(n_parts):
         body += ipc_padded(parts[i].len)
-    base = ipc_message(b, IPC_RECORDS, body, &message)
+    base = ipc_message(b, ARROW_RECORD_BATCH, body, &message)
     ipc_batch(b, base, message.field[ARROW_MESSAGE_HEADER], length, n, sizes, k)
     ipc_message_end(b, base)
     for i in range(n_parts):

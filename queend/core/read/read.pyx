@@ -69,7 +69,14 @@ def read_answer(str form, list entries, int64_t most, tuple columns=None, list e
             c.n += 1
         with nogil:
             read_sealed(&c)
-            read_render(&c, kind, &out)
+            if kind == READ_JSON:
+                readentry_json(&c, &out)
+            elif kind == READ_NDJSON:
+                readentry_ndjson(&c, &out)
+            elif kind == READ_EVENTS:
+                readentry_events(&c, &out)
+            else:
+                ipc_answer(&c, &out)
         if out.failed:
             raise MemoryError()
         return <bytes>out.data[:out.len], c.records, c.bytes, bool(readentry_behind(&c)), bool(c.unreadable)
@@ -121,11 +128,11 @@ def offsets_answer(bytes number, bytes name, bytes head, bytes floor, bytes at, 
         if arrays[i].left != rows:
             raise ValueError("arrays that do not belong together")
     buf_init(&out)
-    ipc_column_open(&columns[OFFSETS_NUMBER], b"number", IPC_INT, 32, NULL)
-    ipc_column_open(&columns[OFFSETS_NAME], b"name", IPC_UTF8, 0, NULL)
-    ipc_column_open(&columns[OFFSETS_HEAD], b"highWatermark", IPC_INT, 64, NULL)
-    ipc_column_open(&columns[OFFSETS_FLOOR], b"logStartOffset", IPC_INT, 64, NULL)
-    ipc_column_open(&columns[OFFSETS_AT], b"offset", IPC_INT, 64, NULL)
+    ipc_column_open(&columns[OFFSETS_NUMBER], b"number", ARROW_TYPE_INT, 32, NULL)
+    ipc_column_open(&columns[OFFSETS_NAME], b"name", ARROW_TYPE_UTF8, 0, NULL)
+    ipc_column_open(&columns[OFFSETS_HEAD], b"highWatermark", ARROW_TYPE_INT, 64, NULL)
+    ipc_column_open(&columns[OFFSETS_FLOOR], b"logStartOffset", ARROW_TYPE_INT, 64, NULL)
+    ipc_column_open(&columns[OFFSETS_AT], b"offset", ARROW_TYPE_INT, 64, NULL)
     with nogil:
         while pg_next4(&arrays[OFFSETS_NUMBER], &narrow):
             buf_le32(&columns[OFFSETS_NUMBER].values, <uint32_t>narrow)
@@ -159,16 +166,6 @@ cdef void read_sealed(ReadCall* c) noexcept nogil:
         q = catalog_queue(c.entries[i].queue)
         c.entries[i].sealed = q != NULL and q.sealed
     uv_rwlock_rdunlock(&catalog.lock)
-
-cdef void read_render(ReadCall* c, int kind, Buf* out) noexcept nogil:
-    if kind == READ_JSON:
-        readentry_json(c, out)
-    elif kind == READ_NDJSON:
-        readentry_ndjson(c, out)
-    elif kind == READ_EVENTS:
-        readentry_events(c, out)
-    else:
-        ipc_answer(c, out)
 
 def read_moment(bytes text):
     """Microseconds since the Unix epoch of a time in ISO 8601 (without a zone: UTC); None for anything else."""
@@ -206,6 +203,6 @@ def read_partition_number(bytes seed, bytes text):
     cdef int32_t number = 0
     if len(seed) != 16:
         raise ValueError("the seed has 16 bytes")
-    if not uuid_parse(slice_of(text, len(text)), id, NULL):
+    if not uuid_parse(slice_of(text, len(text)), id):
         return None
-    return number if uuid_serial_read(<const unsigned char*><const char*>seed, b'p', id, &number) else None
+    return number if uuid_partition_read(<const unsigned char*><const char*>seed, id, &number) else None

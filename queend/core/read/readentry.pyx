@@ -179,20 +179,10 @@ cdef void readentry_json(ReadCall* c, Buf* b) noexcept nogil:
         while readentry_next(c, e, b.len, &r):
             buf_room(b, r.payload.n + 160)
             buf_text(b, b"{\"offset\":" if e.records == 1 else b",{\"offset\":")
-            buf_int(b, r.offset)
-            buf_text(b, b",\"transactionId\":")
-            readentry_txid(b, &r)
-            buf_text(b, b",\"payload\":")
-            buf_slice(b, r.payload)
-            buf_text(b, b",\"ts\":\"")
-            readentry_time(b, &time, r.created_us)
-            buf_byte(b, b'"')
-            readentry_origin(b, &r)
-            buf_byte(b, b'}')
+            readentry_record(b, &r, &time, False)
         buf_text(b, b"],")
         if e.erased:              # the last record does not show the next offset
-            buf_text(b, b"\"nextOffset\":")
-            buf_int(b, e.next)
+            member_int(b, b"\"nextOffset\":", e.next)
             buf_byte(b, b',')
         readentry_marks(b, e)
     buf_text(b, b"]}")
@@ -218,16 +208,8 @@ cdef void readentry_ndjson(ReadCall* c, Buf* b) noexcept nogil:
             elif buf_room(b, names_n):       # the names are written once per entry, then copied within the answer
                 memcpy(b.data + b.len, b.data + names, names_n)
                 b.len += names_n
-            buf_int(b, r.offset)
-            buf_text(b, b",\"transactionId\":")
-            readentry_txid(b, &r)
-            buf_text(b, b",\"payload\":")
-            readentry_line(b, r.payload)
-            buf_text(b, b",\"ts\":\"")
-            readentry_time(b, &time, r.created_us)
-            buf_byte(b, b'"')
-            readentry_origin(b, &r)
-            buf_text(b, b"}\n")
+            readentry_record(b, &r, &time, True)
+            buf_byte(b, b'\n')
     readentry_list(c, b)
     buf_byte(b, b'\n')
 
@@ -241,17 +223,14 @@ cdef void readentry_list(ReadCall* c, Buf* b) noexcept nogil:
         if i:
             buf_byte(b, b',')
         readentry_head(b, e)
-        buf_text(b, b",\"nextOffset\":")
-        buf_int(b, e.next)
+        member_int(b, b",\"nextOffset\":", e.next)
         buf_byte(b, b',')
         readentry_marks(b, e)
     buf_text(b, b"]}")
 
 cdef void readentry_head(Buf* b, ReadEntry* e) noexcept nogil:
-    buf_text(b, b"{\"queue\":")
-    text_escape(b, e.queue)
-    buf_text(b, b",\"partition\":")
-    text_escape(b, e.partition)
+    member_text(b, b"{\"queue\":", e.queue)
+    member_text(b, b",\"partition\":", e.partition)
 
 cdef void readentry_marks(Buf* b, ReadEntry* e) noexcept nogil:
     buf_text(b, b"\"highWatermark\":")
@@ -259,38 +238,36 @@ cdef void readentry_marks(Buf* b, ReadEntry* e) noexcept nogil:
         buf_text(b, b"null,\"logStartOffset\":null")
     else:
         buf_int(b, e.head)
-        buf_text(b, b",\"logStartOffset\":")
-        buf_int(b, e.floor)
+        member_int(b, b",\"logStartOffset\":", e.floor)
     if e.erased:
-        buf_text(b, b",\"erased\":")
-        buf_int(b, e.erased)
+        member_int(b, b",\"erased\":", e.erased)
     if e.error.n:
-        buf_text(b, b",\"error\":")
-        text_escape(b, e.error)
+        member_text(b, b",\"error\":", e.error)
     buf_byte(b, b'}')
 
-cdef inline void readentry_time(Buf* b, ReadTime* t, int64_t us) noexcept nogil:
-    # Writes a time. Keeps its text, because all records of one row have the same time.
-    if t.text[0] == 0 or t.us != us:
-        clock_format(us, 6, t.text)
-        t.us = us
-    buf_put(b, t.text, 27)
-
-cdef inline void readentry_txid(Buf* b, ReadRecord* r) noexcept nogil:
+cdef void readentry_record(Buf* b, ReadRecord* r, ReadTime* t, bint on_line) noexcept nogil:
+    # Writes a record from the value of its offset on. on_line: without line ends in its payload. t keeps the text of a
+    # time, because all records of one row have the same time.
+    cdef size_t at
+    buf_int(b, r.offset)
+    buf_text(b, b",\"transactionId\":")
     if r.text.n:
         text_escape(b, r.text)
     else:
         text_uuid(b, r.id)
-
-cdef inline void readentry_line(Buf* b, Slice json) noexcept nogil:
-    # Writes JSON on one line: line ends occur only between tokens, where a blank is equivalent.
-    cdef size_t i = b.len
-    buf_slice(b, json)
-    if b.failed or (memchr(json.p, b'\n', json.n) == NULL and memchr(json.p, b'\r', json.n) == NULL):
-        return
-    for i in range(i, b.len):
-        if b.data[i] == b'\n' or b.data[i] == b'\r':
-            b.data[i] = b' '
+    buf_text(b, b",\"payload\":")
+    at = b.len
+    buf_slice(b, r.payload)
+    if on_line:
+        feedreply_flatten(b, at)
+    if t.text[0] == 0 or t.us != r.created_us:
+        clock_format(r.created_us, 6, t.text)
+        t.us = r.created_us
+    buf_text(b, b",\"ts\":\"")
+    buf_put(b, t.text, 27)
+    buf_byte(b, b'"')
+    readentry_origin(b, r)
+    buf_byte(b, b'}')
 
 cdef void readentry_origin(Buf* b, ReadRecord* r) noexcept nogil:
     # Writes the members of a record's headers that give the origin of a redriven dead letter.
@@ -299,9 +276,7 @@ cdef void readentry_origin(Buf* b, ReadRecord* r) noexcept nogil:
     cdef bint first = True
     if r.extras.headers.n == 0:
         return
-    json_open(&j, r.extras.headers, JSON_DEPTH)
-    json_peek(&j)
-    json_enter(&j, b'{')
+    json_object(&j, r.extras.headers)
     while json_member(&j, &first, &key) and json_skip(&j, &value):
         if key.n > 7 and memcmp(key.p + 1, b"origin", 6) == 0:
             buf_byte(b, b',')

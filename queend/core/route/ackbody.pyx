@@ -189,7 +189,9 @@ cdef bint ackbody_item(AckItem* it, AckRaw* raw, AckRaw* before, Arena* a, const
     if before != NULL and slice_eq(before.partition, raw.partition):
         memcpy(it.partition_uuid, (it - 1).partition_uuid, 16)
         it.partition_number = (it - 1).partition_number
-    elif not text_unescape(raw.partition, a, &text, NULL) or not ackbody_partition(text, it):
+    elif (not text_unescape(raw.partition, a, &text, NULL)
+          or not (uuid_parse(text, it.partition_uuid) or ident_whole(text, &it.partition_number))):
+        # a UUID, or the decimal number that framed pops carry
         return refuse_item(e, b"partitionId must be a UUID", what, index, b"partitionId")
     return ackbody_item_rest(it, raw, before, a, what, index, e)
 
@@ -201,8 +203,8 @@ cdef bint ackbody_window(AckItem* it, AckRaw* raw, Arena* a, const char* what, i
         return refuse_item(e, b"windowId stands instead of transactionId, partitionId, leaseId and cumulative", what,
                            index, b"windowId")
     if (raw.window_bad or not text_unescape(raw.window, a, &text, NULL) or text.n != 73 or text.p[36] != b':'
-            or not uuid_parse(slice_of(text.p, 36), it.partition_uuid, NULL)
-            or not uuid_parse(slice_of(text.p + 37, 36), it.lease, NULL)):
+            or not uuid_parse(slice_of(text.p, 36), it.partition_uuid)
+            or not uuid_parse(slice_of(text.p + 37, 36), it.lease)):
         return refuse_item(e, b"windowId must be the id of a window", what, index, b"windowId")
     it.txid_json = raw.window
     it.window = True
@@ -232,7 +234,7 @@ cdef bint ackbody_item_rest(AckItem* it, AckRaw* raw, AckRaw* before, Arena* a, 
         memcpy(it.lease, (it - 1).lease, 16)
         it.has_lease = True
     elif raw.lease.p != NULL and raw.lease.n > 2:
-        if text_unescape(raw.lease, a, &text, NULL) and uuid_parse(text, it.lease, NULL):
+        if text_unescape(raw.lease, a, &text, NULL) and uuid_parse(text, it.lease):
             it.has_lease = True
         else:
             it.lease_bad = True
@@ -253,10 +255,6 @@ cdef uint8_t ackbody_status(Slice raw) noexcept nogil:
     if member_is(raw, b"retry"):
         return ACK_RETRY
     return ACK_OTHER
-
-cdef inline bint ackbody_partition(Slice text, AckItem* it) noexcept nogil:
-    # Reads a partition: a UUID, or the decimal number that framed pops carry.
-    return uuid_parse(text, it.partition_uuid, NULL) or ident_whole(text, &it.partition_number)
 
 cdef void ackbody_reason(Slice raw, Arena* a, Slice* out) noexcept nogil:
     # Takes what went wrong, for people: a text, or any other JSON as it is spelled. An odd character in it is no reason

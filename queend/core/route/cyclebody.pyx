@@ -62,12 +62,12 @@ cdef bint cyclebody_parse(Slice body, Arena* a, UuidGen* g, CycleReq* q, ApiErro
 cdef bint cyclebody_ids(CycleReq* q, Arena* a, ApiError* e) noexcept nogil:
     cdef Slice text
     if q.query_json.p == NULL or q.query_json.p[0] != b'"' or q.query_json.n == 2:
-        return cyclebody_refuse(e, NULL, 0, b"query_id", b"is required")
+        return refuse(e, b"query_id is required")
     if q.partition_json.p == NULL or q.partition_json.p[0] != b'"' or q.partition_json.n == 2:
-        return cyclebody_refuse(e, NULL, 0, b"partition_id", b"is required")
+        return refuse(e, b"partition_id is required")
     if not cyclebody_text(q.query_json, a, 0, NAME_MAX, NULL, 0, b"query_id", &text, e):
         return False
-    q.has_query = uuid_parse(text, q.query, NULL)
+    q.has_query = uuid_parse(text, q.query)
     if not q.has_query:
         cyclebody_fail_query(q, a, text)
     return cyclebody_text(q.partition_json, a, 0, NAME_MAX, NULL, 0, b"partition_id", &q.partition, e)
@@ -90,7 +90,7 @@ cdef bint cyclebody_rest(CycleReq* q, Arena* a, Slice group, Slice release, Slic
     if q.group.n == 0:
         q.group = slice_lit(b"__QUEUE_MODE__")
     if release.p != NULL and not (release.p[0] == b't' or release.p[0] == b'f' or release.p[0] == b'n'):
-        return cyclebody_refuse(e, NULL, 0, b"release_lease", b"must be true or false")
+        return refuse(e, b"release_lease must be true or false")
     q.keeps = release.p != NULL and release.p[0] == b'f'
     return ack.p == NULL or slice_is(ack, b"null") or cyclebody_ack(ack, a, q, e)
 
@@ -106,7 +106,7 @@ cdef bint cyclebody_items(Json* j, Arena* a, UuidGen* g, CycleReq* q, ApiError* 
     push.items = NULL
     q.spaces = NULL
     if json_peek(j) != b'[':
-        return cyclebody_refuse(e, NULL, 0, b"push_items", b"must be an array")
+        return refuse(e, b"push_items must be an array")
     json_enter(j, b'[')
     while json_element(j, &first):
         if push.n >= CYCLE_ITEMS:
@@ -127,10 +127,8 @@ cdef bint cyclebody_item(Json* j, Arena* a, UuidGen* g, CycleReq* q, PushItem* i
     cdef Slice task = slice_of(NULL, 0)
     cdef ItemRaw raw
     cdef unsigned char[16] id
-    cdef char[32] where
     if json_peek(j) != b'{':
-        snprintf(where, sizeof(where), b"push_items[%d]", place)
-        return cyclebody_refuse(e, NULL, 0, where, b"must be an object")
+        return refuse_as(e, b"push_items[%d] must be an object", place)
     memset(&raw, 0, sizeof(ItemRaw))
     json_enter(j, b'{')
     while member_next(j, &first, a, &key):
@@ -172,7 +170,7 @@ cdef bint cyclebody_item(Json* j, Arena* a, UuidGen* g, CycleReq* q, PushItem* i
         return cyclebody_refuse(e, b"push_items", place, b"transactionId", b"must have at most 255 characters")
     if not cyclebody_literal(&raw.trace, a, 0, NAME_MAX, place, b"traceId", &text, e):
         return False
-    if text.n and not uuid_parse(text, id, NULL):
+    if text.n and not uuid_parse(text, id):
         return cyclebody_refuse(e, b"push_items", place, b"traceId", b"must be a UUID")
     if (not cyclebody_text(ns, a, 0, NAME_MAX, b"push_items", place, b"namespace", &ns, e)
             or not cyclebody_text(task, a, 0, NAME_MAX, b"push_items", place, b"task", &task, e)):
@@ -215,9 +213,8 @@ cdef bint cyclebody_ack(Slice raw, Arena* a, CycleReq* q, ApiError* e) noexcept 
     cdef Slice error = none
     cdef uint8_t kind, keep
     if raw.p[0] != b'{':
-        return cyclebody_refuse(e, NULL, 0, b"ack", b"must be an object or null")
-    json_open(&j, raw, JSON_DEPTH)
-    json_enter(&j, b'{')
+        return refuse(e, b"ack must be an object or null")
+    json_object(&j, raw)
     while member_next(&j, &first, a, &key):
         if not json_skip(&j, &value):
             break
@@ -250,7 +247,7 @@ cdef bint cyclebody_ack(Slice raw, Arena* a, CycleReq* q, ApiError* e) noexcept 
     ident_record(txid, q.ack, &kind, &keep)
     if status.n and not (q.dead or slice_is(status, b"completed") or slice_is(status, b"success")):
         cyclebody_fail(q, a, b"Unknown ack.status: ", status)
-    elif q.has_lease and not uuid_parse(lease, q.lease, NULL):
+    elif q.has_lease and not uuid_parse(lease, q.lease):
         cyclebody_fail(q, a, b"Invalid or expired lease", none)
     return True
 
@@ -288,14 +285,11 @@ cdef bint cyclebody_text(Slice raw, Arena* a, size_t least, size_t most, const c
 cdef bint cyclebody_refuse(ApiError* e, const char* part, int place, const char* name, const char* text) noexcept nogil:
     # Refuses a part: `pushitems_array[3].queue is required`. part NULL: the whole; place -1: the part is not a list.
     # Returns False.
-    e.status = 400
     if part == NULL:
-        snprintf(e.text, 239, b"%s %s", name, text)
-    elif place < 0:
-        snprintf(e.text, 239, b"%s.%s %s", part, name, text)
-    else:
-        snprintf(e.text, 239, b"%s[%d].%s %s", part, place, name, text)
-    return False
+        return refuse_as(e, b"%s %s", name, text)
+    if place < 0:
+        return refuse_as(e, b"%s.%s %s", part, name, text)
+    return refuse_as(e, b"%s[%d].%s %s", part, place, name, text)
 
 cdef bint cyclebody_no_json(CycleReq* q, Json* j, ApiError* e) noexcept nogil:
     q.code = b"invalid_json"

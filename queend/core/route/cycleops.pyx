@@ -8,7 +8,7 @@ cdef bint cycleops_read(Json* j, Arena* a, CycleReq* q, ApiError* e) noexcept no
     q.n = 0
     q.ops = NULL
     if json_peek(j) != b'[':
-        return cyclebody_refuse(e, NULL, 0, b"state_ops", b"must be an array")
+        return refuse(e, b"state_ops must be an array")
     json_enter(j, b'[')
     while json_element(j, &first):
         if q.n >= CYCLE_OPS:
@@ -40,8 +40,7 @@ cdef bint cycleops_keep_last(CycleReq* q, ApiError* e) noexcept nogil:
         if other != NULL:
             q.ops[i].dropped = True
         elif not table_put(&keys, hash_, &q.ops[i]):
-            refuse_set(e, 503, b"Out of memory")
-            good = False
+            good = refuse_memory(e)
             break
     table_free(&keys)
     return good
@@ -51,12 +50,10 @@ cdef bint cycleop_read(Json* j, Arena* a, CycleReq* q, CycleOp* op, int place, A
     cdef Slice key, value
     cdef Slice kind = slice_lit(b"null")
     cdef Slice name = slice_of(NULL, 0)
-    cdef char[32] text
     memset(op, 0, sizeof(CycleOp))
     op.value = slice_lit(b"{}")
     if json_peek(j) != b'{':
-        snprintf(text, sizeof(text), b"state_ops[%d]", place)
-        return cyclebody_refuse(e, NULL, 0, text, b"must be an object")
+        return refuse_as(e, b"state_ops[%d] must be an object", place)
     json_enter(j, b'{')
     while member_next(j, &first, a, &key):
         if not json_skip(j, &value):
@@ -100,8 +97,7 @@ cdef void cycleop_window_end(CycleOp* op, Arena* a) noexcept nogil:
     if op.value.p[0] != b'{' or (memmem(op.value.p, op.value.n, b"indowEnd", 8) == NULL
                                  and memmem(op.value.p, op.value.n, b"\\u00", 4) == NULL):
         return
-    json_open(&j, op.value, JSON_DEPTH)
-    json_enter(&j, b'{')
+    json_object(&j, op.value)
     while member_next(&j, &first, a, &key):
         if not json_skip(&j, &value):
             return

@@ -96,30 +96,19 @@ cdef bint eventform_base64(Slice text) noexcept nogil:
     return True
 
 cdef void eventform_put_base64(Buf* b, Slice bytes) noexcept nogil:
-    # Appends bytes as a JSON text of base64.
-    cdef const char* digits = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
-    cdef char* at = buf_reserve(b, 2 + (bytes.n + 2) // 3 * 4)
-    cdef size_t i = 0
-    cdef uint32_t w
-    cdef size_t left
-    if at == NULL:
-        return
-    at[0] = b'"'
-    at += 1
-    while i < bytes.n:
-        left = bytes.n - i
-        w = <uint32_t><unsigned char>bytes.p[i] << 16
-        if left > 1:
-            w |= <uint32_t><unsigned char>bytes.p[i + 1] << 8
-        if left > 2:
-            w |= <unsigned char>bytes.p[i + 2]
-        at[0] = digits[w >> 18]
-        at[1] = digits[w >> 12 & 63]
-        at[2] = digits[w >> 6 & 63] if left > 1 else b'='
-        at[3] = digits[w & 63] if left > 2 else b'='
-        at += 4
-        i += 3
-    at[0] = b'"'
+    # Appends bytes as a JSON text of base64. OpenSSL counts in int, and writes a NUL where the next byte goes.
+    cdef char* at
+    cdef size_t n
+    buf_byte(b, b'"')
+    while bytes.n:
+        n = min(bytes.n, <size_t>3 << 28)
+        at = buf_reserve(b, (n + 2) // 3 * 4 + 1)
+        if at == NULL:
+            return
+        EVP_EncodeBlock(<unsigned char*>at, <const unsigned char*>bytes.p, <int>n)
+        b.len -= 1
+        bytes = slice_from(bytes, n)
+    buf_byte(b, b'"')
 
 # ---- messages as events ----------------------------------------------------------------------------------------------
 # A message that came as an event goes out with its attributes as they were, any other message as an event of this
@@ -136,9 +125,7 @@ cdef void eventform_put(Buf* b, PopMessage* m, bint first) noexcept nogil:
     cdef bint begun = True
     memset(origin, 0, sizeof(origin))
     if m.extras.headers.n:
-        json_open(&j, m.extras.headers, JSON_DEPTH)
-        json_peek(&j)
-        json_enter(&j, b'{')
+        json_object(&j, m.extras.headers)
         while json_member(&j, &begun, &key) and json_skip(&j, &value):
             if member_is(key, b"cloudEvent"):
                 attributes = value
@@ -160,8 +147,8 @@ cdef void eventform_put(Buf* b, PopMessage* m, bint first) noexcept nogil:
         buf_put(b, attributes.p + 1, attributes.n - 2)
     else:
         eventform_put_own(b, m)
-    eventform_put_raw(b, b"traceparent", parent)
-    eventform_put_raw(b, b"tracestate", state)
+    eventform_put_raw(b, b',"traceparent":', parent)
+    eventform_put_raw(b, b',"tracestate":', state)
     eventform_put_delivery(b, m)
     eventform_put_origin(b, origin)
     if not member_is(encoding, b"none"):
@@ -182,14 +169,14 @@ cdef void eventform_put_own(Buf* b, PopMessage* m) noexcept nogil:
     buf_text(b, b'","type":"queend.message","time":"')
     buf_put(b, m.time, 27)
     buf_text(b, b'","datacontenttype":"application/json"')
-    eventform_put_text(b, b"partitionkey", m.partition)
+    eventform_put_text(b, b',"partitionkey":', m.partition)
 
 cdef void eventform_put_delivery(Buf* b, PopMessage* m) noexcept nogil:
-    eventform_put_text(b, b"queendqueue", m.queue)
-    eventform_put_text(b, b"queendpartition", m.partition)
-    eventform_put_text(b, b"queendpartitionid", m.partition_uuid)
+    eventform_put_text(b, b',"queendqueue":', m.queue)
+    eventform_put_text(b, b',"queendpartition":', m.partition)
+    eventform_put_text(b, b',"queendpartitionid":', m.partition_uuid)
     if m.extras.text.n:
-        eventform_put_text(b, b"queendtransactionid", m.extras.text)
+        eventform_put_text(b, b',"queendtransactionid":', m.extras.text)
     else:
         member_uuid(b, b',"queendtransactionid":', m.record_id)
     if m.partition_uuid.n:
@@ -197,9 +184,9 @@ cdef void eventform_put_delivery(Buf* b, PopMessage* m) noexcept nogil:
         member_uuid(b, b',"queendmessageid":', m.id)
     if m.extras.trace.n:
         member_uuid(b, b',"queendtraceid":', <const unsigned char*>m.extras.trace.p)
-    eventform_put_text(b, b"queendproducer", m.extras.sub)
-    eventform_put_text(b, b"queendleaseid", m.lease)
-    eventform_put_text(b, b"queendgroup", m.group)
+    eventform_put_text(b, b',"queendproducer":', m.extras.sub)
+    eventform_put_text(b, b',"queendleaseid":', m.lease)
+    eventform_put_text(b, b',"queendgroup":', m.group)
     if m.attempt:
         member_int(b, b',"queendattempt":', m.attempt)
     buf_text(b, b',"queendtime":"')
@@ -222,12 +209,11 @@ cdef inline void eventform_origin(Slice* origin, Slice key, Slice value) noexcep
 cdef void eventform_put_origin(Buf* b, Slice* origin) noexcept nogil:
     # Writes what a redriven dead letter was at first: transaction id, queue, partition (JSON texts), offset (digits).
     # Leaves out a text with an escape: attributes hold no control characters.
-    eventform_put_plain(b, b"queendorigintransactionid", origin[0])
-    eventform_put_plain(b, b"queendoriginqueue", origin[1])
-    eventform_put_plain(b, b"queendoriginpartition", origin[2])
+    eventform_put_plain(b, b',"queendorigintransactionid":', origin[0])
+    eventform_put_plain(b, b',"queendoriginqueue":', origin[1])
+    eventform_put_plain(b, b',"queendoriginpartition":', origin[2])
     if origin[3].n:
-        buf_text(b, b',"queendoriginoffset":"')
-        buf_slice(b, origin[3])
+        member_raw(b, b',"queendoriginoffset":"', origin[3])
         buf_byte(b, b'"')
 
 cdef inline void eventform_put_plain(Buf* b, const char* name, Slice literal) noexcept nogil:
@@ -237,16 +223,9 @@ cdef inline void eventform_put_plain(Buf* b, const char* name, Slice literal) no
 
 cdef void eventform_put_text(Buf* b, const char* name, Slice text) noexcept nogil:
     # Writes an attribute. Leaves out an empty text, or one with control characters, which names of queues may have.
-    if text.n == 0 or not eventform_clean(text):
-        return
-    buf_text(b, b',"')
-    buf_text(b, name)
-    buf_text(b, b'":')
-    text_escape(b, text)
+    if text.n and eventform_clean(text):
+        member_text(b, name, text)
 
 cdef void eventform_put_raw(Buf* b, const char* name, Slice literal) noexcept nogil:
     if literal.n:
-        buf_text(b, b',"')
-        buf_text(b, name)
-        buf_text(b, b'":')
-        buf_slice(b, literal)
+        member_raw(b, name, literal)

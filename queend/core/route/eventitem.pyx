@@ -50,10 +50,9 @@ cdef bint eventitem_read(Slice headers, bint traced, Slice path, Slice query, Sl
     if traced:
         trace_request(headers, a, &where.parent, &where.state)
     if type_ == MEDIA_CLOUD:
-        refuse_set(e, 415,
-                   b"Events come as application/cloudevents+json, application/cloudevents-batch+json "
-                   b"or with ce- headers")
-        return False
+        return refuse_set(e, 415,
+                          b"Events come as application/cloudevents+json, application/cloudevents-batch+json "
+                          b"or with ce- headers")
     if type_ == MEDIA_EVENT or type_ == MEDIA_EVENTS:
         return eventitem_json(type_ == MEDIA_EVENTS, body, &where, a, max_items, out, e)
     if header_value(headers, b"ce-specversion").p == NULL:
@@ -164,21 +163,17 @@ cdef bint eventitem_value(Event* v, Json* j, Slice name, int c) noexcept nogil:
 
 cdef bint eventitem_headers(Event* v, Slice headers) noexcept nogil:
     # Reads headers `ce-name: value`; values are percent-encoded, perhaps in quotes.
-    cdef const char* p = headers.p
-    cdef const char* end = headers.p + headers.n
-    cdef const char* stop
-    cdef const char* colon
-    cdef Slice value, text
+    cdef Slice given, value, text
     cdef char* name
     cdef char* plain
     cdef size_t i, n
-    while p < end:
-        stop = <const char*>memchr(p, b'\n', end - p)
-        colon = <const char*>memchr(p, b':', stop - p)
-        if colon - p > 3 and slice_nfolds(p, b"ce-", 3):
-            n = colon - p - 3
+    while headers.n:
+        value = slice_until(slice_cut(&headers, b'\n'), b'\r')
+        given = slice_cut(&value, b':')
+        if given.n > 3 and slice_nfolds(given.p, b"ce-", 3):
+            n = given.n - 3
             name = <char*>arena_alloc(v.arena, n)
-            value = slice_trim(slice_of(colon + 1, stop - 1 - colon - 1))
+            value = slice_trim(value)
             if value.n >= 2 and value.p[0] == b'"' and value.p[value.n - 1] == b'"':
                 plain = <char*>arena_alloc(v.arena, value.n)
                 text = slice_of(value.p + 1, value.n - 2)
@@ -193,14 +188,13 @@ cdef bint eventitem_headers(Event* v, Slice headers) noexcept nogil:
             if name == NULL or value.p == NULL:
                 return refuse_memory(v.error)
             for i in range(n):
-                name[i] = p[3 + i] | LETTER_SMALL if b'A' <= p[3 + i] <= b'Z' else p[3 + i]
+                name[i] = given.p[3 + i] | LETTER_SMALL if b'A' <= given.p[3 + i] <= b'Z' else given.p[3 + i]
             if slice_is(slice_of(name, n), b"data") or slice_is(slice_of(name, n), b"datacontenttype"):
                 return eventitem_refuse(v, slice_of(name, n), b"is no header: Content-Type and the body say it")
             if not uri_decode(value, v.arena, False, &text):
                 return eventitem_refuse(v, slice_of(name, n), b"must be percent-encoded UTF-8")
             if not eventitem_attribute(v, slice_of(name, n), text, slice_of(NULL, 0)):
                 return False
-        p = stop + 1
     return True
 
 cdef bint eventitem_body(Event* v, Slice kind, Slice body) noexcept nogil:

@@ -56,28 +56,24 @@ cdef void feedreply_flatten(Buf* b, size_t at) noexcept nogil:
 cdef void feedreply_socket(Buf* b, size_t at, PopMessage* m) noexcept nogil:
     # Makes the bytes from `at` on, behind four bytes of room, one text message of a WebSocket.
     cdef size_t n = b.len - at - 4
-    cdef size_t more = 0
-    cdef int i
     if b.failed:
         return
     if n > SOCKET_MIDDLE:
-        more = 6
         if buf_reserve(b, 6) == NULL:
             return
         memmove(b.data + at + 10, b.data + at + 4, n)
         if m != NULL:
             m.tail_n = 0      # the tail has moved
-    elif n <= SOCKET_SHORT:
+        b.data[at + 1] = <char>SOCKET_LENGTH_8
+        be64_put(b.data + at + 2, n)
+    elif n > SOCKET_SHORT:
+        b.data[at + 1] = <char>SOCKET_LENGTH_2
+        be16_put(b.data + at + 2, <uint16_t>n)
+    else:
         memmove(b.data + at + 2, b.data + at + 4, n)
         b.len -= 2
-        b.data[at] = <char>SOCKET_TEXT
         b.data[at + 1] = <char>n
-        return
     b.data[at] = <char>SOCKET_TEXT
-    b.data[at + 1] = <char>(SOCKET_LENGTH_8 if more else SOCKET_LENGTH_2)
-    for i in range(8 if more else 2):
-        b.data[at + 2 + (7 if more else 1) - i] = <char>(n & 255)
-        n >>= 8
 
 cdef void feedreply_put(Buf* b, PopMessage* m, bint first) noexcept nogil:
     # Appends a message.

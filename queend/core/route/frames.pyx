@@ -80,7 +80,7 @@ cdef bint frames_unzip(Frames* f, Slice frame, int64_t expected, Slice* out) noe
     # Unpacks a zstd frame. The bound UNZIP_MOST is for the whole request, so many small frames add up. expected: the
     # announced size, or FRAMES_ANY_SIZE.
     cdef size_t most = unzip_room(f.unzip, UNZIP_MOST)
-    cdef int result = unzip_arena(f.unzip, frame, most - f.unpacked, f.arena, out)
+    cdef int result = unzip_frame(f.unzip, frame, most - f.unpacked, f.arena, out)
     if result == UNZIP_MEMORY:
         return refuse_memory(f.error)
     if result == UNZIP_LARGE and most < UNZIP_MOST:

@@ -12,7 +12,7 @@ cdef bint leasebody_parse(Slice path, Slice body, Arena* a, LeaseReq* q, ApiErro
     q.lease_text = slice_of(path.p + 14, path.n - 21)
     if not uri_decode(q.lease_text, a, False, &q.lease_text):
         return refuse(e, b"The lease id in the path must be valid text")
-    if not uuid_parse(q.lease_text, q.lease, NULL):
+    if not uuid_parse(q.lease_text, q.lease):
         memset(q.lease, 0, 16)
     if body.n == 0:
         return True

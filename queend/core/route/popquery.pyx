@@ -77,7 +77,7 @@ cdef bint popquery_parse(int route, Slice path, Slice query, Arena* a, const Set
                          ApiError* e) noexcept nogil:
     cdef ParamValue[POP_PARAMS] v
     cdef int of = OF_POP | OF_ANY if route == ROUTE_POP_ANY else OF_POP
-    return popquery_params(query, pop_params, POP_PARAMS, of, v, a, e) and popquery_make(route, path, v, a, s, q, e)
+    return popquery_params(query, of, v, a, e) and popquery_make(route, path, v, a, s, q, e)
 
 cdef bint popquery_make(int route, Slice path, const ParamValue* v, Arena* a, const Settings* s, PopReq* q,
                         ApiError* e) noexcept nogil:
@@ -112,7 +112,7 @@ cdef bint popquery_make(int route, Slice path, const ParamValue* v, Arena* a, co
     if v[ASKED_LEASE].found != QUERY_ABSENT and not v[ASKED_LEASE].given:
         return popquery_refuse_whole(&pop_params[ASKED_LEASE], e)       # empty
     q.lease_s = req_number(&v[ASKED_LEASE], 0)
-    return popquery_subscription(&v[ASKED_MODE], &v[ASKED_FROM], s, q, e)
+    return popquery_subscription(v, s, q, e)
 
 cdef bint popquery_path(int route, Slice path, Arena* a, PopReq* q, ApiError* e) noexcept nogil:
     # what stands after /api/v1/pop/queue/ or /api/v1/stream/
@@ -150,18 +150,16 @@ cdef bint popquery_any(const ParamValue* v, PopReq* q, ApiError* e) noexcept nog
         q.route = ROUTE_POP_PARTITION if q.partition.n else ROUTE_POP_QUEUE
     return True
 
-cdef bint popquery_subscription(const ParamValue* asked_mode, const ParamValue* asked_from, const Settings* s,
-                                PopReq* q,
-                                ApiError* e) noexcept nogil:
+cdef bint popquery_subscription(const ParamValue* v, const Settings* s, PopReq* q, ApiError* e) noexcept nogil:
     # Reads where a group begins that is new here (section 6.5). Queue mode always begins at the oldest message.
     # from_beginning: `all`, in the words of the published clients.
-    cdef Slice mode = asked_mode.text
-    cdef Slice since = asked_from.text
-    if strict and (asked_mode.found == QUERY_UNREADABLE or mode.n and not slice_is(mode, b"all")
+    cdef Slice mode = v[ASKED_MODE].text
+    cdef Slice since = v[ASKED_FROM].text
+    if strict and (v[ASKED_MODE].found == QUERY_UNREADABLE or mode.n and not slice_is(mode, b"all")
                    and not slice_is(mode, b"from_beginning") and not slice_is(mode, b"new")
                    and not slice_is(mode, b"new-only")):
         return refuse(e, b"subscriptionMode must be all, new or new-only")
-    if strict and (asked_from.found == QUERY_UNREADABLE or since.n and not slice_is(since, b"now")
+    if strict and (v[ASKED_FROM].found == QUERY_UNREADABLE or since.n and not slice_is(since, b"now")
                    and not time_parse(since, &q.sub_from_us)):
         return refuse(e, b"subscriptionFrom must be now or a time in ISO 8601")
     if slice_is(q.group, b"__QUEUE_MODE__"):
@@ -170,12 +168,8 @@ cdef bint popquery_subscription(const ParamValue* asked_mode, const ParamValue* 
         # not strict: an unreadable time means "from the beginning", as in Queen MQ
         q.sub_from_valid = time_parse(since, &q.sub_from_us)
         return True
-    if mode.n:
-        q.sub_new = slice_is(mode, b"new") or slice_is(mode, b"new-only")
-    else:
-        q.sub_new = s.default_new
-    if since.n:
-        q.sub_new = True
+    q.sub_new = (since.n != 0 or slice_is(mode, b"new") or slice_is(mode, b"new-only")
+                 or mode.n == 0 and s.default_new)
     return True
 
 # ---- a stream --------------------------------------------------------------------------------------------------------
@@ -184,8 +178,7 @@ cdef bint popquery_subscription(const ParamValue* asked_mode, const ParamValue* 
 cdef bint popquery_feed(int route, Slice path, Slice query, Arena* a, const Settings* s, PopReq* q, FeedReq* more,
                         ApiError* e) noexcept nogil:
     cdef ParamValue[POP_PARAMS] v
-    if not (popquery_params(query, pop_params, POP_PARAMS, OF_STREAM, v, a, e)
-            and popquery_make(route, path, v, a, s, q, e)):
+    if not (popquery_params(query, OF_STREAM, v, a, e) and popquery_make(route, path, v, a, s, q, e)):
         return False
     if q.frames:
         return refuse(e, b"frames are for pops; a stream is written in JSON")
@@ -215,35 +208,33 @@ cdef bint popquery_window(PopReq* q, FeedReq* more, ApiError* e) noexcept nogil:
 
 # ---- the query -------------------------------------------------------------------------------------------------------
 
-cdef bint popquery_params(Slice query, const Param* table, int n, int of, ParamValue* values, Arena* a,
-                          ApiError* e) noexcept nogil:
+cdef bint popquery_params(Slice query, int of, ParamValue* values, Arena* a, ApiError* e) noexcept nogil:
     # Reads the parameters of a query. of: which rows are known here. If a name is given twice, the first value counts.
     cdef Slice name, value
     cdef int i
-    memset(values, 0, n * sizeof(ParamValue))
+    memset(values, 0, POP_PARAMS * sizeof(ParamValue))
     while uri_next(&query, &name, &value):
         i = 0
-        while i < n and not (table[i].of & of and slice_eq(table[i].name, name)):
+        while i < POP_PARAMS and not (pop_params[i].of & of and slice_eq(pop_params[i].name, name)):
             i += 1
-        if i == n:
-            if name.n and (strict or a.strict) and popquery_typo(name, table, n, of, a.strict, e):
+        if i == POP_PARAMS:
+            if name.n and (strict or a.strict) and popquery_typo(name, of, a.strict, e):
                 return False
         elif values[i].found == QUERY_ABSENT:
-            values[i].found = (QUERY_FOUND if uri_decode(value, a, True, &values[i].text)
-                               else QUERY_UNREADABLE)
+            values[i].found = QUERY_FOUND if uri_decode(value, a, True, &values[i].text) else QUERY_UNREADABLE
             if values[i].found == QUERY_UNREADABLE:
                 values[i].text = slice_of(NULL, 0)
-            if not popquery_value(&table[i], &values[i], e):
+            if not popquery_value(&pop_params[i], &values[i], e):
                 return False
     return True
 
-cdef bint popquery_typo(Slice name, const Param* table, int n, int of, bint picky, ApiError* e) noexcept nogil:
+cdef bint popquery_typo(Slice name, int of, bint picky, ApiError* e) noexcept nogil:
     # Judges a name that no row has. Returns True if it was refused.
     cdef Slice meant = slice_of(NULL, 0)
     cdef int i
-    for i in range(n):
-        if table[i].of & of and typo_near(name, table[i].name):
-            meant = table[i].name
+    for i in range(POP_PARAMS):
+        if pop_params[i].of & of and typo_near(name, pop_params[i].name):
+            meant = pop_params[i].name
             break
     if meant.p == NULL and not picky:
         return False

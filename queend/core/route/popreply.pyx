@@ -254,9 +254,7 @@ cdef void popreply_frames_origin(FrameWriter* w, PopMessage* m) noexcept nogil:
     cdef Slice[4] origin
     cdef bint begun = True
     memset(origin, 0, sizeof(origin))
-    json_open(&j, m.extras.headers, JSON_DEPTH)
-    json_peek(&j)
-    json_enter(&j, b'{')
+    json_object(&j, m.extras.headers)
     while json_member(&j, &begun, &key) and json_skip(&j, &value):
         eventform_origin(origin, key, value)
     if origin[0].p == NULL or origin[1].p == NULL or origin[2].p == NULL or origin[3].p == NULL:

@@ -23,13 +23,11 @@ cdef bint pusharrow_parse(Slice body, size_t most, PushOptions* options, Unzip* 
     p.options = options
     p.most = most
     p.bytes = 0
-    arrow_open(&p.r, body, a, unzip_room(z, most))
-    p.r.on_loop = z != NULL and z.on_loop
+    arrow_open(&p.r, body, z, a, unzip_room(z, most))
     while True:
         more = arrow_next(&p.r, e)
         if more != ARROW_BATCH or not pusharrow_rows(&p):
             break
-    arrow_close(&p.r)
     out.unpacked = unzip_room(z, most) - p.r.room
     return more == ARROW_END
 
@@ -75,7 +73,7 @@ cdef bint pusharrow_fits(ArrowPush* p) noexcept nogil:
         return True
     for i in range(p.r.rows):
         p.bytes += column_value(c, i).n
-    if p.r.on_loop and p.bytes > UNZIP_ON_LOOP:
+    if p.r.unzip.on_loop and p.bytes > UNZIP_ON_LOOP:
         p.f.error.status = REFUSED_HERE
         return False
     if p.bytes > p.most:
@@ -90,14 +88,14 @@ cdef inline int64_t pusharrow_row(ArrowPush* p, int64_t i) noexcept nogil:
 cdef bint pusharrow_order(ArrowPush* p) noexcept nogil:
     # Orders rows by their place in the partition column's dictionary, and as they stand within one place. Returns False
     # if memory ran out. Rows stay as they are unless the dictionary has at most 64 values, all different, every value
-    # is present, and the queue column is absent. The order within a partition must stay.
+    # is present, and no row names a queue. The order within a partition must stay.
     cdef ArrowReader* r = &p.r
     cdef ArrowColumn* c = &r.columns[ARROW_PARTITION]
     cdef Slice[64] names
     cdef int32_t[64] counts
     cdef int32_t at, before
     cdef int64_t i
-    if (not r.present[ARROW_PARTITION] or r.present[ARROW_QUEUE] or c.kind != ARROW_INDEX or c.valid != NULL
+    if (r.columns[ARROW_QUEUE].kind != ARROW_NULL or c.kind != ARROW_INDEX or c.valid != NULL
             or c.dictionary.n > 64):
         return True
     for at in range(<int32_t>c.dictionary.n):
@@ -123,8 +121,6 @@ cdef bint pusharrow_order(ArrowPush* p) noexcept nogil:
 
 cdef inline bint pusharrow_same(ArrowReader* r, int role, int64_t a, int64_t b) noexcept nogil:
     cdef ArrowColumn* c = &r.columns[role]
-    if not r.present[role] or c.kind == ARROW_NULL:
-        return True
     if column_missing(c, a) or column_missing(c, b):
         return column_missing(c, a) == column_missing(c, b)
     if c.kind == ARROW_INDEX:
@@ -202,7 +198,7 @@ cdef bint pusharrow_apart(ArrowPush* p, int64_t i, int64_t n) noexcept nogil:
     cdef int role
     for role in range(ARROW_DUE, ARROW_TRACE + 1):
         c = &p.r.columns[role]
-        if not p.r.present[role] or c.kind == ARROW_NULL:
+        if c.kind == ARROW_NULL:
             continue
         if c.valid == NULL:
             return True
@@ -216,15 +212,11 @@ cdef bint pusharrow_apart(ArrowPush* p, int64_t i, int64_t n) noexcept nogil:
 cdef bint pusharrow_refuse(ArrowPush* p, int64_t i, const char* text, const char* field) noexcept nogil:
     return refuse_item(p.f.error, text, b"row", p.f.n + <int>i, field)
 
-cdef inline Slice pusharrow_text(ArrowPush* p, int role, int64_t i) noexcept nogil:
-    # Returns a text of a row; p NULL if the column is absent or the value missing.
-    return column_value(&p.r.columns[role], i) if p.r.present[role] else slice_of(NULL, 0)
-
 cdef bint pusharrow_extras(ArrowPush* p, int64_t i, PushItem* it) noexcept nogil:
     cdef int64_t us
-    cdef Slice trace = pusharrow_text(p, ARROW_TRACE, i)
+    cdef Slice trace = column_value(&p.r.columns[ARROW_TRACE], i)
     cdef Buf b
-    if p.r.present[ARROW_DUE] and not column_missing(&p.r.columns[ARROW_DUE], i):
+    if not column_missing(&p.r.columns[ARROW_DUE], i):
         if not pusharrow_moment(&p.r, <int64_t>le64(p.r.columns[ARROW_DUE].offsets + 8 * i), &us):
             return pusharrow_refuse(p, i, DUE_TEXT, b"deliverAt")
         if us and not pushitem_defer(it, p.f.arena, us):
@@ -252,7 +244,7 @@ cdef bint pusharrow_moment(ArrowReader* r, int64_t value, int64_t* us) noexcept 
 
 cdef inline bint pusharrow_names(ArrowPush* p, int64_t i, PushItem* it) noexcept nogil:
     # Reads queue and partition of a row. Names equal to those of the row before are not checked again.
-    it.queue = pusharrow_text(p, ARROW_QUEUE, i)
+    it.queue = column_value(&p.r.columns[ARROW_QUEUE], i)
     if it.queue.p == NULL:
         it.queue = p.options.queue
         if it.queue.p == NULL:
@@ -261,7 +253,7 @@ cdef inline bint pusharrow_names(ArrowPush* p, int64_t i, PushItem* it) noexcept
         it.queue = p.like.queue
     elif it.queue.n == 0 or not ident_name_valid(it.queue):
         return pusharrow_refuse(p, i, QUEUE_TEXT, b"queue")
-    it.part = pusharrow_text(p, ARROW_PARTITION, i)
+    it.part = column_value(&p.r.columns[ARROW_PARTITION], i)
     if it.part.p == NULL:
         it.part = pushitem_default_part(p.options)
     elif p.like.queue.p != NULL and slice_eq(it.part, p.like.part):
@@ -271,7 +263,7 @@ cdef inline bint pusharrow_names(ArrowPush* p, int64_t i, PushItem* it) noexcept
     return True
 
 cdef inline bint pusharrow_id(ArrowPush* p, int64_t i, PushItem* it) noexcept nogil:
-    cdef Slice text = pusharrow_text(p, ARROW_TXID, i)
+    cdef Slice text = column_value(&p.r.columns[ARROW_TXID], i)
     if text.n == 0:
         uuid_next(p.f.uuids, p.ms, it.id)
         return True

@@ -268,7 +268,8 @@ cdef bint pushitem_from_raw(const ItemRaw* raw, Arena* a, UuidGen* g, PushItem* 
                             ApiError* e) noexcept nogil:
     # Makes an item of a push from literals and checks all its members. options: NULL if the item must have a queue.
     if raw.unsupported != NULL:
-        return typo_refuse_member(e, raw.unsupported, what, index)
+        return refuse_as(e, b"%s is not supported in an item: %s (%s %d, field %s)", raw.unsupported.name,
+                         raw.unsupported.instead, what, index, raw.unsupported.name)
     if raw.wrong or (raw.queue.p == NULL and (options == NULL or options.queue.p == NULL)):
         return pushitem_refuse_type(raw, what, index, e)
     if not pushitem_new(a, g, it, raw, empty_payload, options, before, what, index, e):
@@ -320,7 +321,7 @@ cdef bint pushitem_new(Arena* a, UuidGen* g, PushItem* it, const ItemRaw* raw, c
     else:
         uuid_make(g, it.id)
     if raw.trace.p != NULL and raw.trace.n > 2:
-        if not text_unescape(raw.trace, a, &text, NULL) or not uuid_parse(text, it.trace, NULL):
+        if not text_unescape(raw.trace, a, &text, NULL) or not uuid_parse(text, it.trace):
             return refuse_item(e, b"TraceId must be a UUID", what, index, b"traceId")
         it.has_trace = 1
     it.payload = raw.payload if raw.payload.p != NULL else slice_lit(empty_payload)

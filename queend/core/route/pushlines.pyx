@@ -3,21 +3,15 @@
 # line end and blank lines are accepted.
 
 cdef struct Lines:
-    const char* p
-    const char* end
+    Slice left                # lines not read yet
     int line                  # number of the line read last, from 1
 
 cdef inline bint pushlines_next(Lines* l, Json* j) noexcept nogil:
     # Opens the next line that is not blank, with the cursor at its first byte. Returns False at the end.
-    cdef const char* stop
-    while l.p < l.end:
-        stop = <const char*>memchr(l.p, b'\n', l.end - l.p)
-        if stop == NULL:
-            stop = l.end
+    while l.left.n:
         l.line += 1
-        json_open(j, slice_of(l.p, stop - l.p), JSON_DEPTH)
+        json_open(j, slice_cut(&l.left, b'\n'), JSON_DEPTH)
         json_padded(j)
-        l.p = stop + 1
         if json_peek(j) != 0 or j.p < j.end:
             return True
     return False
@@ -40,8 +34,7 @@ cdef bint pushlines_parse(Slice body, PushOptions* options, Arena* a, UuidGen* g
         return refuse(e, b"Empty request body")
     if options.bare:
         return pushlines_bare(body, options, a, g, max_items, out, e)
-    l.p = body.p
-    l.end = body.p + body.n
+    l.left = body
     l.line = 0
     while pushlines_next(&l, &j):
         if out.n >= max_items:
@@ -74,8 +67,7 @@ cdef bint pushlines_bare(Slice body, PushOptions* options, Arena* a, UuidGen* g,
     memset(&like, 0, sizeof(like))
     like.queue = options.queue
     like.part = pushitem_default_part(options)
-    l.p = body.p
-    l.end = body.p + body.n
+    l.left = body
     l.line = 0
     while pushlines_next(&l, &j):
         if not json_skip(&j, &payload) or not json_end(&j):

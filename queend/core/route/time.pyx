@@ -111,10 +111,6 @@ cdef const char* DUE_TEXT = (b"deliverAt must be a time with its zone (ISO 8601)
 cdef const char* DUE_SECONDS_TEXT = (b"deliverAt must be in milliseconds since 1970, and this number looks like "
                                      b"seconds: multiply it by 1000")
 
-cdef inline bint time_in_seconds(int64_t number) noexcept nogil:
-    # Returns True for a number from 10^8 to 10^11: as seconds it lies in 1973 to 5138, as milliseconds before 1974.
-    return number >= 100000000 and number < 100000 * <int64_t>1000000
-
 cdef bint time_has_zone(Slice s) noexcept nogil:
     # Returns True if the text names a zone. Requires a text that time_parse accepts.
     cdef size_t i
@@ -132,10 +128,6 @@ cdef bint time_due(Slice text, int64_t* us) noexcept nogil:
         us[0] = ms * 1000
         return ms < 1000000000 * <int64_t>1000000
     return time_parse(text, us) and time_has_zone(text)
-
-cdef inline int64_t time_after(int64_t now, int64_t delay_us) noexcept nogil:
-    # Returns the end of a delay, rounded up to the millisecond: items of one request then share one time.
-    return (now + delay_us + 999) // 1000 * 1000
 
 cdef bint time_deliver_at(Slice at, Slice delay, bint quoted, Arena* a, int64_t* due, const char** why,
                           const char** field) noexcept nogil:
@@ -155,12 +147,14 @@ cdef bint time_deliver_at(Slice at, Slice delay, bint quoted, Arena* a, int64_t*
         why[0] = DELAY_TEXT
         if not time_delay(delay, &us):
             return False
-        due[0] = time_after(now, us) if us else 0
+        # rounded up to the millisecond: items of one request then share one time
+        due[0] = (now + us + 999) // 1000 * 1000 if us else 0
         return True
     if quoted and text.n and text.p[0] == b'"':
         if not text_unescape(at, a, &text, NULL) or ident_whole(text, &us):
             return False
-    if ident_whole(text, &us) and time_in_seconds(us):
+    # From 10^8 to 10^11: as seconds the number lies in 1973 to 5138, as milliseconds before 1974.
+    if ident_whole(text, &us) and 100000000 <= us < 100000 * <int64_t>1000000:
         why[0] = DUE_SECONDS_TEXT
         return False
     if not time_due(text, &us) or us - now > DELAY_DAYS * 86400 * <int64_t>1000000:

@@ -41,20 +41,17 @@ cdef inline bint trace_state_letter(char c) noexcept nogil:
 
 cdef bint trace_state_valid(Slice s) noexcept nogil:
     # Returns True for a list of key=value members with commas between; empty members are allowed.
-    cdef Slice member, key, value
+    cdef Slice key, value
     cdef size_t i
     cdef int n = 0
     if s.n > TRACESTATE_MOST:
         return False
     while s.n:
-        member = slice_until(s, b',')
-        s = slice_from(s, min(member.n + 1, s.n))
-        member = slice_trim(member)
-        if member.n == 0:
+        value = slice_trim(slice_cut(&s, b','))
+        if value.n == 0:
             continue
         n += 1
-        key = slice_until(member, b'=')
-        value = slice_from(member, min(key.n + 1, member.n))
+        key = slice_cut(&value, b'=')
         if n > TRACESTATE_MEMBERS or not 1 <= key.n <= 256 or not 1 <= value.n <= 256:
             return False
         for i in range(key.n):
@@ -69,11 +66,9 @@ cdef void trace_put(Buf* b, Slice parent, Slice state) noexcept nogil:
     # Appends both as members of an object; b begins with its brace.
     if parent.n == 0:
         return
-    buf_text(b, b'"traceparent":' if b.len == 1 else b',"traceparent":')
-    text_escape(b, parent)
+    member_text(b, b'"traceparent":' if b.len == 1 else b',"traceparent":', parent)
     if state.n:
-        buf_text(b, b',"tracestate":')
-        text_escape(b, state)
+        member_text(b, b',"tracestate":', state)
 
 cdef bint trace_headers(Arena* a, PushItem* it, Slice parent, Slice state) noexcept nogil:
     # Stores a trace context as the item's headers. Returns False if memory ran out.

@@ -75,26 +75,24 @@ cdef bint txbody_frames(Slice body, Unzip* z, Arena* a, UuidGen* g, int max_item
 # ---- as JSON ---------------------------------------------------------------------------------------------------------
 
 cdef bint txbody_parse(Slice body, Arena* a, UuidGen* g, int max_items, TxReq* q, ApiError* e) noexcept nogil:
+    # Reads a body: an object, or the array of the operations alone.
+    cdef Json j
     cdef bint empty = False
+    cdef int room = 0
     memset(q, 0, sizeof(TxReq))
     uuid_make(g, q.id)
-    if json_body_array(body):
-        if not txbody_array(body, a, g, max_items, q, &empty, e):
+    if not json_body(&j, body, e):
+        return False
+    if json_peek(&j) == b'[':
+        if not txbody_operations(&j, a, g, max_items, &room, q, &empty, e):
             return False
+        if not json_end(&j):
+            return json_refuse(e, &j)
     elif not txbody_object(body, a, g, max_items, q, &empty, e):
         return False
     if empty:
         return refuse(e, b"operations array cannot be empty")
     return True
-
-cdef bint txbody_array(Slice body, Arena* a, UuidGen* g, int max_items, TxReq* q, bint* empty,
-                       ApiError* e) noexcept nogil:
-    # Reads a body that is the array of the operations alone.
-    cdef Json j
-    cdef int room = 0
-    if not json_body(&j, body, e) or not txbody_operations(&j, a, g, max_items, &room, q, empty, e):
-        return False
-    return json_end(&j) or json_refuse(e, &j)
 
 cdef bint txbody_object(Slice body, Arena* a, UuidGen* g, int max_items, TxReq* q, bint* empty,
                         ApiError* e) noexcept nogil:
@@ -176,7 +174,7 @@ cdef bint txbody_leases(Json* j, Arena* a, int max_items, TxReq* q, ApiError* e)
         q.required = <unsigned char*>arena_grow(a, q.required, q.n_required, 16, 8, &room)
         if q.required == NULL:
             return refuse_memory(e)
-        if not text_unescape(raw, a, &text, NULL) or not uuid_parse(text, q.required + 16 * q.n_required, NULL):
+        if not text_unescape(raw, a, &text, NULL) or not uuid_parse(text, q.required + 16 * q.n_required):
             # such a lease was never given, so it counts as expired
             memset(q.required + 16 * q.n_required, 0, 16)
         q.n_required += 1

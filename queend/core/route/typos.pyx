@@ -63,11 +63,6 @@ cdef const Unsupported* typo_unsupported(Slice key) noexcept nogil:
             return &unsupported[i]
     return NULL
 
-cdef bint typo_refuse_member(ApiError* e, const Unsupported* row, const char* what, int index) noexcept nogil:
-    # Refuses an item for this member. Returns False.
-    return refuse_as(e, b"%s is not supported in an item: %s (%s %d, field %s)", row.name, row.instead, what, index,
-                     row.name)
-
 # Lists what other systems call a known name. The control plane has the same (control/http/known).
 cdef struct Mistaken:
     const char* name

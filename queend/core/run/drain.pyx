@@ -139,12 +139,9 @@ cdef void drain_on_timer(uv_timer_t* t) noexcept nogil:
         popend_deadline(e.worker, <PopJob*>top.owner)
     if e.worker.index == 0:
         index_expire(now, &wake)
-        drain_age_rowcache(now)
+        uv_mutex_lock(&book.lock)
+        rowcache_evict(now)
+        uv_mutex_unlock(&book.lock)
         waiters_send(e.worker, wake)
         poll_tick(e, now)
     drain_turn(e.worker)
-
-cdef void drain_age_rowcache(int64_t now) noexcept nogil:
-    uv_mutex_lock(&book.lock)
-    rowcache_evict(now)
-    uv_mutex_unlock(&book.lock)

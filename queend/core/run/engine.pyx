@@ -118,7 +118,8 @@ cdef void engine_request(Worker* w, Request* r) noexcept nogil:
         return
     if grants.on and not gate_passes(r, route):
         return
-    if r.query.n and route.query != NULL and not engine_query_known(r, route.query):
+    if r.query.n and route.query != NULL and not typo_query(r.query, route.query, &r.arena, &w.tools.error):
+        reply_error(r, w.tools.error.status, w.tools.error.text)
         return
     route.submit(w, r, route.route)
 
@@ -133,13 +134,6 @@ cdef void engine_values_taken(Worker* w, Request* r, void* job, bint good, ApiEr
         reply_empty(r)   # the client left meanwhile
     else:
         bridge_send(r, False)
-
-cdef bint engine_query_known(Request* r, const char* names) noexcept nogil:
-    cdef ApiError e
-    if typo_query(r.query, names, &r.arena, &e):
-        return True
-    reply_error(r, e.status, e.text)
-    return False
 
 # ---- readiness -------------------------------------------------------------------------------------------------------
 
@@ -219,30 +213,25 @@ cdef void engine_turn(Worker* w) noexcept nogil:
         drain_turn(w)
 
 cdef void engine_tick(Worker* w) noexcept nogil:
+    # Maintains connections, streams and parked pops. Called twice a second.
+    cdef Engine* e = engine_of(w)
+    cdef bint cleared
     bridge_tick(w)
-    engine_sweep(w)
-    if engine_of(w) != NULL:
-        feed_tick(engine_of(w))
-        if engine_of(w).grants_seen != atomic_get64(&grants_epoch):
-            engine_verify_grants(engine_of(w))
-        elif service.guarded:
-            popend_verify_all(engine_of(w))
+    if e != NULL and not e.closing:
+        slotpool_sweep(e.slots)
+        engine_borrow(e)
+        poll_sweep(e)
+    if e != NULL:
+        feed_tick(e)
+        cleared = e.grants_seen != atomic_get64(&grants_epoch)
+        if cleared:           # the tokens of streams are verified again, too
+            e.grants_seen = atomic_get64(&grants_epoch)
+            feed_check_all(e)
+        if cleared or service.guarded:
+            popend_verify_all(e)
         if epoch_blocked:
-            popend_renew(engine_of(w))
+            popend_renew(e)
     reclaim_tick(w)
-
-cdef void engine_verify_grants(Engine* e) noexcept nogil:
-    # Has the tokens of streams and parked pops verified again, after the table of grants was cleared.
-    e.grants_seen = atomic_get64(&grants_epoch)
-    feed_check_all(e)
-    popend_verify_all(e)
-
-cdef void engine_sweep(Worker* w) noexcept nogil:
-    # Maintains the connections. Called twice a second.
-    if engine_of(w) != NULL and not engine_of(w).closing:
-        slotpool_sweep(engine_of(w).slots)
-        engine_borrow(engine_of(w))
-        poll_sweep(engine_of(w))
 
 cdef void engine_borrow(Engine* e) noexcept nogil:
     # Asks another worker to give up a connection, if the server is out of connections and this worker has none.
@@ -257,16 +246,10 @@ cdef bint engine_lend(Process* p) noexcept nogil:
     # memory ran out. Any thread.
     cdef int i
     cdef int most = 0
-    cdef InboxMsg* m = <InboxMsg*>calloc(1, sizeof(InboxMsg))
-    if m == NULL:
-        return False
     for i in range(p.n):
         if atomic_get64(&p.workers[i].counters.connected) > atomic_get64(&p.workers[most].counters.connected):
             most = i
-    m.run = engine_spare
-    if not worker_post(p.workers[most], m):
-        free(m)
-    return True
+    return worker_call(p.workers[most], engine_spare)
 
 cdef void engine_spare(Worker* w, InboxMsg* m) noexcept nogil:
     free(m)

@@ -56,7 +56,6 @@ cdef void reload_done(Call* c, PGresult* res, int outcome) noexcept nogil:
     cdef Engine* e = c.engine
     cdef int i
     cdef bint missed = False
-    cdef InboxMsg* m
     cdef PopJob* wake = NULL
     if outcome == SLOT_OK:
         retire_apply(res, &wake)
@@ -77,14 +76,8 @@ cdef void reload_done(Call* c, PGresult* res, int outcome) noexcept nogil:
     for i in range(e.settings.workers):
         if i == e.worker.index:
             reload_applied(e.worker, NULL)
-        else:
-            m = <InboxMsg*>calloc(1, sizeof(InboxMsg))
-            if m == NULL:
-                missed = True
-                continue
-            m.run = reload_applied
-            if not worker_post(e.worker.process.workers[i], m):
-                free(m)
+        elif not worker_call(e.worker.process.workers[i], reload_applied):
+            missed = True
     if missed:                # no memory for the message: reloads once more
         e.want_reload = True
         e.reload_pause = clock_mono_us() + 200000

@@ -50,20 +50,14 @@ cdef void stopreport_write(Worker* w) noexcept nogil:
                 told += stopreport_log(&text)
             r = c.first
             while r != NULL:
-                seen += 1
-                if told < STOPREPORT_MOST:
-                    stopreport_request(r, &text)
-                    told += stopreport_log(&text)
+                stopreport_one(r, &seen, &told, &text)
                 if c.feed != NULL and r is c.feed.r:
-                    told += stopreport_feed(c.feed, &seen, STOPREPORT_MOST - told, &text)
+                    stopreport_feed(c.feed, &seen, &told, &text)
                 r = r.next
             c = c.next
     r = w.clientless
     while r != NULL:
-        seen += 1
-        if told < STOPREPORT_MOST:
-            stopreport_request(r, &text)
-            told += stopreport_log(&text)
+        stopreport_one(r, &seen, &told, &text)
         r = r.next
     if stopreport_rest(engine_of(w), w.counters.live_requests - seen, &text):
         stopreport_log(&text)
@@ -71,6 +65,13 @@ cdef void stopreport_write(Worker* w) noexcept nogil:
         stopreport_number(&text, b"requests in all: ", seen, b"")
         stopreport_log(&text)
     buf_free(&text)
+
+cdef void stopreport_one(Request* r, int64_t* seen, int* told, Buf* text) noexcept nogil:
+    # Counts a request, and reports it if there is a line left.
+    seen[0] += 1
+    if told[0] < STOPREPORT_MOST:
+        stopreport_request(r, text)
+        told[0] += stopreport_log(text)
 
 cdef int stopreport_log(Buf* text) noexcept nogil:
     # Logs one line and empties the text. Returns 1.
@@ -104,23 +105,15 @@ cdef bint stopreport_conn(Conn* c, Buf* text) noexcept nogil:
         return False
     return True
 
-cdef int stopreport_feed(Feed* f, int64_t* seen, int room, Buf* text) noexcept nogil:
-    # Reports the internal requests of a stream. Returns the number of lines.
+cdef void stopreport_feed(Feed* f, int64_t* seen, int* told, Buf* text) noexcept nogil:
+    # Reports the internal requests of a stream.
     cdef Request* q = f.commands
-    cdef int told = 0
     if f.pop != NULL:
-        seen[0] += 1
-        if told < room:
-            stopreport_request(f.pop, text)
-            told += stopreport_log(text)
+        stopreport_one(f.pop, seen, told, text)
     seen[0] += f.answer != NULL
     while q != NULL:
-        seen[0] += 1
-        if told < room:
-            stopreport_request(q, text)
-            told += stopreport_log(text)
+        stopreport_one(q, seen, told, text)
         q = q.next
-    return told
 
 cdef bint stopreport_rest(Engine* e, int64_t lost, Buf* text) noexcept nogil:
     # Describes what delays the end besides the requests found. lost: requests that were not found. Returns False if

@@ -113,7 +113,7 @@ cdef void ack_find_item(AckItem* it, Slice group, bint* ask) noexcept nogil:
     if it.partition_id == ACK_PARTITION_UNREAD:
         if it.partition_number > 0 and it.partition_number < 0x7fffffff:
             id = <int32_t>it.partition_number
-        elif not uuid_serial_read(catalog.seed, b'p', it.partition_uuid, &id):
+        elif not uuid_partition_read(catalog.seed, it.partition_uuid, &id):
             id = ACK_PARTITION_NONE
         it.partition_id = id
     it.partition = NULL

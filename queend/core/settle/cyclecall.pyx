@@ -90,7 +90,7 @@ cdef int32_t cyclecall_partition(CycleReq* q) noexcept nogil:
     cdef int64_t n
     if ident_whole(q.partition, &n):
         return <int32_t>n if n <= 0x7fffffff else 0
-    if uuid_parse(q.partition, id, NULL) and uuid_serial_read(catalog.seed, b'p', id, &number):
+    if uuid_parse(q.partition, id) and uuid_partition_read(catalog.seed, id, &number):
         return number
     return 0
 

@@ -69,8 +69,6 @@ cdef void spool_open(const char* dir, int64_t limit, int per_file, int chunk, in
     spool.chunk = chunk
     spool.pause_us = <int64_t>pause_ms * 1000
     spool.number = <uint64_t>clock_wall_us()
-    table_init(&spool.waiting)
-    table_init(&spool.charged)
     uuid_open(&g)
     spool.seed = g.state
     spool.gate = GATE_SHUT    # until the engine sets it
@@ -177,10 +175,6 @@ cdef inline int64_t spool_size() noexcept nogil:
     # Returns the bytes of all records, those not yet written included.
     cdef int64_t flying = <int64_t>spool.write.bytes.len if spool.writing else 0
     return spool.bytes + <int64_t>spool.gather.len + flying
-
-cdef inline bint spool_room() noexcept nogil:
-    # Returns True if the gathered records fit within the limit.
-    return spool_size() <= spool.limit
 
 cdef void spool_write_begin(uv_loop_t* loop, uv_after_work_cb done) noexcept nogil:
     # Writes all gathered records with one write and one fsync; records gathered meanwhile share the next. Requires that
