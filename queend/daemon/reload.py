@@ -1,6 +1,6 @@
 """SIGHUP: reads the settings again, and applies those that may change while the daemon runs (`live` in
 `settings/fields`). No connection ends and no request waits for it. The environment of a running process cannot change:
-changes come from the file of QUEEND_CONFIG and the folder of credentials."""
+changes come from the file of QUEEND_CONFIG, the folder of credentials and the files of the certificate."""
 from __future__ import annotations
 
 import time
@@ -15,6 +15,7 @@ from ..settings.messages import ConfigError, told
 from ..settings.model import Settings, is_live
 from . import hardening
 from .core_settings import changing
+from .secure import secure
 from .systemd import notify
 
 
@@ -58,5 +59,10 @@ async def _reload(settings: Settings, arguments: dict[str, Any], control: Contro
         control.core.change(**changing(settings))
         await control.changed(changed)
     control.reload()
+    try:
+        secure(control.core, settings)
+    except ValueError as error:      # the files have changed since `load` read them
+        log.line("error", "reload_refused", f"{error}; the former certificate stays in use")
+        return False
     log.line("info", "reloaded", changed=sorted(name.upper() for name in changed))
     return True

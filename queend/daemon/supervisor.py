@@ -34,6 +34,7 @@ from . import activation, hardening
 from .address import taken
 from .core_settings import core_settings
 from .reload import reload
+from .secure import secure
 from .systemd import notify, notify_address, watchdog_seconds
 
 DATABASE_WAIT_S = 60.0
@@ -119,7 +120,7 @@ class Supervisor:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
         if keys := [name for name, _ in keyring(self.settings)]:
             log.line("info", "encryption_keys", f"{keys[0]} encrypts; {', '.join(keys)} decrypt")
-        if keys or self.settings.jwt_secret or self.settings.queen_sync_secret:
+        if keys or self.settings.jwt_secret or self.settings.queen_sync_secret or self.settings.queend_tls_key:
             hardening.close(self.settings.queend_core_dumps)
         for name, why in without_effect().items():
             log.line("warn", "setting_without_effect", f"{name} is accepted, but has no effect: {why}")
@@ -236,7 +237,8 @@ class Supervisor:
         try:
             folder = Folder(self.settings, identity)
             core = self.core = Core(core_settings(self.settings, local, str(folder.path or ""), self.sockets))
-        except (FolderError, OSError) as error:
+            secure(core, self.settings)
+        except (FolderError, OSError, ValueError) as error:
             raise StartError(str(error)) from None
         control = Control(self.settings, core, conninfo(
             self.settings, local, application_name="queend control", options=PAGES), folder)
@@ -351,14 +353,16 @@ class Supervisor:
         """Logs `ready` with the address. If the database is there but stores nothing, as a standby, that is logged
         first, and `ready` once it does."""
         serving = dict(port=port, workers=self.settings.num_workers)
+        scheme = self.settings.scheme()
+        url = f"{scheme}://{bound}:{port}"
         if not ready:
-            log.line("warn", "not_ready", f"http://{bound}:{port} serves, but the database stores nothing yet",
+            log.line("warn", "not_ready", f"{url} serves, but the database stores nothing yet",
                      **serving)
             while not self.core.ready():
                 await asyncio.sleep(0.1)
-        log.line("info", "ready", f"http://{bound}:{port}", **serving)
+        log.line("info", "ready", url, **serving)
         if self.greet:
-            self.greet(f"http://{reachable(bound)}:{port}")
+            self.greet(f"{scheme}://{reachable(bound)}:{port}")
 
     async def _beat(self) -> None:
         """Tells the core's watchdog thread that this loop runs, and where systemd listens. That thread feeds systemd's

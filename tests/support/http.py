@@ -3,11 +3,16 @@ from __future__ import annotations
 
 import json
 import socket
+import ssl
 from dataclasses import dataclass
 from typing import Any, Self
 from urllib.parse import quote, urlencode
 
 from .wait import PATIENCE
+
+
+# Ports of daemons that all clients of the tests reach by TLS (daemon.Daemon), and how.
+secure_ports: dict[int, ssl.SSLContext] = {}
 
 
 class Gone(ConnectionError):
@@ -42,6 +47,8 @@ class Wire(Closing):
         """source: the address that it comes from."""
         self.socket = socket.create_connection(address, timeout, (source, 0) if source else None)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if context := secure_ports.get(address[1]):
+            self.socket = context.wrap_socket(self.socket, server_hostname=address[0])
         self.rest = b""
 
     def close(self) -> None:

@@ -202,6 +202,8 @@ cdef void budget_account(Conn* c) noexcept nogil:
         holds = <int64_t>(c.reading.body.n if c.mode == READ_FIXED else c.reading.out.cap)
     if c.head.cap > ARRIVING_FREE:
         holds += <int64_t>c.head.cap
+    if c.tls != NULL:
+        holds += tls_holds(c.tls)
     if holds > c.arriving and not budget_take(holds - c.arriving,
                                               atomic_get64(&c.address.client.arriving) + holds - c.arriving):
         c.worker.counters.no_room += 1
@@ -276,7 +278,7 @@ cdef inline bint budget_unsent_full(const Conn* c, int64_t bytes) noexcept nogil
 
 cdef inline int64_t budget_sent(Conn* c) noexcept nogil:
     # Returns how many of all bytes handed to the loop the kernel has taken.
-    return c.handed - <int64_t>c.tcp.write_queue_size
+    return c.handed - <int64_t>output_unsent(c)
 
 cdef void budget_check_unsent(Worker* w) noexcept nogil:
     # Closes clients that take answers slower than the least rate. Called with each tick.

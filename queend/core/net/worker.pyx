@@ -86,8 +86,8 @@ cdef void worker_expire(Worker* w, int state, int timeout_ms) noexcept nogil:
     while n and l.first != NULL and now - l.first.since >= <uint64_t>timeout_ms:
         n -= 1
         c = l.first
-        if state == CONN_STALLED and c.tcp.write_queue_size < c.out_mark:
-            c.out_mark = c.tcp.write_queue_size
+        if state == CONN_STALLED and output_unsent(c) < c.out_mark:
+            c.out_mark = output_unsent(c)
             conn_move(c, CONN_STALLED)        # slow, but it moves
         elif (state == CONN_HEAD or state == CONN_BODY) and c.paused and not c.in_pieces:
             conn_move(c, state)               # it waits for this daemon
@@ -140,6 +140,7 @@ cdef inline void worker_turn_end(Worker* w) noexcept nogil:
     w.turn_us = 0
     w.taken_us = 0
     w.turn_pieces = 0
+    w.turn_shakes = 0
 
 cdef inline void worker_defer(Conn* c) noexcept nogil:
     # Lets the connection, whose bytes are kept and which is not read, go on in a later turn.
@@ -211,10 +212,11 @@ cdef Worker* worker_new(Process* process, int index, Settings* s) noexcept nogil
     w.held_share = s.max_queued_bytes // s.workers
     w.held_most = w.held_share
     w.input = <char*>malloc(INPUT_SIZE)
-    if (w.input == NULL or not requestlog_open(&w.requestlog, s.request_log)
+    if (w.input == NULL or not tls_room_open(w) or not requestlog_open(&w.requestlog, s.request_log)
             or not spans_open(&w.spans, s.trace_share)):
         requestlog_close(&w.requestlog)
         spans_close(&w.spans)
+        tls_room_close(w)
         free(w.input)
         free(w)
         return NULL
@@ -276,6 +278,7 @@ cdef void worker_free(Worker* w) noexcept nogil:
     uv_sem_destroy(&w.opened)
     requestlog_close(&w.requestlog)
     spans_close(&w.spans)
+    tls_room_close(w)
     free(w.input)
     free(w)
 

@@ -39,7 +39,7 @@ cdef void push_taken(Worker* w, Request* r, void* job, bint good, ApiError* e) n
     if not good:
         reply_error(r, e.status, e.text)
         return
-    if r.grant != NULL and not gate_push(r, &j.req, &lacks):
+    if gate_names(r) and not gate_push(r, &j.req, &lacks):
         gate_refuse_push(r, lacks)
         return
     if j.req.n == 0:

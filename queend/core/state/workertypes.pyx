@@ -130,6 +130,7 @@ cdef struct Worker:
     int64_t taken_us          # moment of this turn's last request
     uint64_t turn_from        # counters.bytes_in when the turn began
     int turn_pieces           # reads of this turn that left a request incomplete
+    int turn_shakes           # reads of this turn that went on with a handshake
     uint64_t turn_full        # value of counters.bytes_in at which the turn stops reading large input
     Offload* beside           # large bodies read off the loop; the first one is being read
     Offload* beside_last
@@ -159,6 +160,7 @@ cdef struct Worker:
     RequestLog requestlog
     Spans spans
     char* input               # bytes of the last read
+    TlsRoom* tls              # NULL: the port is plain
     Engine* engine
     Listener* listener        # reuseport: the first one
     Process* process
