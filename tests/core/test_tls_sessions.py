@@ -17,6 +17,8 @@ from support.http import request
 from support.records import Records
 from support.wait import until
 
+from queend._core import probe_memory_fails, probe_memory_works
+
 __all__ = ["edge", "start"]
 
 
@@ -415,3 +417,27 @@ def test_a_client_that_leaves_with_answers_unread(secure, context):
             sock.sendall(get("/big/3000000") * 3)
             sock.recv(1)
     until(lambda: counted(edge, "connections") == 0 and edge.core.stats()["clients"]["untaken"] == 0, "nothing waits")
+
+
+# -- memory ------------------------------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("fails", [1, 3])
+def test_allocations_that_fail_end_the_connection_at_most(secure, context, fails):
+    """One allocation after the other, over a handshake, a body, an answer that waits and the end."""
+    edge = secure(workers=1)
+    asked, first, ended = 1, 1, 0
+    while first <= asked:
+        probe_memory_fails(first, fails)
+        try:
+            with connected(edge, context) as sock:
+                sock.sendall(request("POST", "/x", b"y" * 20_000) + get("/big/3000000"))
+                ended += [one[0] for one in answers(sock, 2)] != [200, 200]
+        except (ssl.SSLError, OSError, AssertionError):
+            ended += 1
+        finally:
+            asked = probe_memory_works()
+        first += 1
+    assert first > 10 and ended > 5
+    with connected(edge, context) as sock:
+        sock.sendall(get("/x"))
+        assert answers(sock, 1)[0][0] == 200

@@ -18,8 +18,8 @@ from support.certificates import Authority, Pair, trusting
 from support.cli import Cli
 from support.client import Client, ack_of, data, pop_target
 from support.daemon import Daemon
-from support.feed import Feed
-from support.http import secure_ports
+from support.feed import Feed, stream_target
+from support.http import request, secure_ports
 from support.records import Records
 from support.socket_feed import SocketFeed
 from support.tokens import SECRET, bearer, token
@@ -143,6 +143,22 @@ def test_streams(daemon: Daemon, client: Client, queue: str) -> None:
             assert all(stream.ack(message)["success"] for message in messages)
 
 
+def test_what_a_client_does_not_read_stays_with_the_group(client: Client, daemon: Daemon, authority: Authority,
+                                                          queue: str) -> None:
+    number = 40
+    client.push(queue, *(str(n).ljust(100_000) for n in range(number)))
+    before = client.metric("queend_worker_streamed_total")
+    with socket.socket() as plain:
+        plain.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        plain.connect(daemon.address)
+        with trusting(authority).wrap_socket(plain, server_hostname="localhost") as unread:
+            unread.sendall(request("GET", stream_target(queue, consumerGroup="g", subscriptionMode="all", autoAck=True,
+                                                        batch=1)))
+            until(lambda: client.metric("queend_worker_streamed_total") > before, "it is served")
+            rest = client.pop(queue, consumerGroup="g", batch=number, wait=True, timeout=20_000)
+    assert number - 5 <= len(rest) < number
+
+
 def test_the_metrics_count_handshakes(client: Client, daemon: Daemon) -> None:
     before, failed = (client.metric(f"queend_worker_tls_{name}_total") for name in ("handshakes", "failed"))
     with socket.create_connection(daemon.address) as plain:
@@ -222,6 +238,19 @@ def test_a_certificate_names_the_producer(daemon: Daemon, authority: Authority, 
     popped = call(connection, "GET", pop_target(queue, batch=9, autoAck=True))[1]
     assert [one.get("producerSub") for one in popped["messages"]] == [subject] * 3
     connection.close()
+
+
+def test_idempotency_keys_are_those_of_the_name(daemon: Daemon, authority: Authority, queue: str) -> None:
+    body = json.dumps({"items": [{"queue": queue, "payload": 1}]})
+    replayed = []
+    for common in ("one", "two", "one"):
+        connection = https(daemon, trusting(authority, authority.client(common, stem=common)))
+        connection.request("POST", "/api/v1/push", body, {"Content-Type": "application/json", "Idempotency-Key": "k"})
+        answer = connection.getresponse()
+        assert answer.status == 201
+        replayed.append(answer.headers.get("Idempotency-Replayed") is not None)
+        connection.close()
+    assert replayed == [False, False, True]
 
 
 def test_a_client_without_a_certificate_has_no_name(client: Client, queue: str) -> None:

@@ -82,5 +82,21 @@ def test_settings_reach_the_daemon_as_they_were_written():
         "QUEEND_BUFFER_BYTES": "4294967296", "JWT_ENABLED": "true", "PG_HOST": "db.example", "NUM_WORKERS": "2"}
 
 
+@pytest.mark.parametrize(("secret", "scheme"), [("", "HTTP"), ("queue-tls", "HTTPS")])
+def test_pods_with_a_certificate_speak_tls_to_the_probes_and_the_monitor(secret, scheme):
+    values = {"tls": {"secret": secret}, "metrics": {"serviceMonitor": True}}
+    pod = one_of("Deployment", values)["spec"]["template"]["spec"]
+    container = pod["containers"][0]
+    assert {container[f"{kind}Probe"]["httpGet"]["scheme"] for kind in ("startup", "liveness", "readiness")} == {scheme}
+    env = {one["name"]: one["value"] for one in container["env"]}
+    mounted = {one["mountPath"]: one["name"] for one in container["volumeMounts"]}
+    assert ("QUEEND_TLS_CERT" in env) == ("/run/certificates" in mounted) == bool(secret)
+    if secret:
+        assert env["QUEEND_TLS_CERT"] == "/run/certificates/tls.crt" and env["QUEEND_TLS_KEY"].endswith("/tls.key")
+        assert [one["secret"]["secretName"] for one in pod["volumes"] if one["name"] == "certificates"] == [secret]
+    (endpoint,) = one_of("ServiceMonitor", values)["spec"]["endpoints"]
+    assert endpoint["scheme"] == scheme.lower()
+
+
 def test_the_schema_belongs_to_the_chart():
     assert helm_python.Chart.load(CHART).schema

@@ -4,6 +4,7 @@ from __future__ import annotations
 import atexit
 import functools
 import shutil
+import socket
 import ssl
 import tempfile
 from collections.abc import Sequence
@@ -109,9 +110,17 @@ def certificate(subject: x509.Name, key: Key, by: Pair | None, names: Sequence[s
     return made.sign(by.private if by else key, SHA256())
 
 
+class Half(ssl.SSLSocket):
+    """One that can still be read after its sending side was shut down."""
+
+    def shutdown(self, how: int) -> None:
+        socket.socket.shutdown(self, how)
+
+
 def trusting(authority: Authority, own: Pair | None = None, **settings: object) -> ssl.SSLContext:
     """A client's context. own: the certificate that the client shows; settings: attributes of the context."""
     context = ssl.create_default_context(cafile=str(authority.file))
+    context.sslsocket_class = Half
     if own:
         context.load_cert_chain(own.cert, own.key)
     for key, value in settings.items():

@@ -1,4 +1,4 @@
-# What the core uses of OpenSSL's libssl (3.0 on). A context is shared by all threads; a session belongs to its worker.
+# Declares what the core uses of OpenSSL's libssl (3.0 on). All threads share a context; a session is its worker's.
 from libc.stdint cimport uint64_t
 
 cdef extern from "<openssl/bio.h>" nogil:

@@ -80,7 +80,7 @@ cdef void conn_open(Worker* w, int fd, ClientAddress* address) noexcept nogil:
             or uv_tcp_init(&w.loop, &c.tcp) != 0):
         if c != NULL and c.address != NULL:
             budget_quit(w, c.address)
-            tls_free(c)
+            free(c.tls)
         free(c)
         listener_drop(fd, address)
         return

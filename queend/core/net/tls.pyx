@@ -1,11 +1,13 @@
 # A connection's TLS session. In: encrypted bytes of the socket. Out: plain bytes, to net/connection, which reads them
-# as those of a plain connection; whom the client's certificate names. Owns Tls (each its connection's) and TlsRoom (each
-# its worker's). OpenSSL does no I/O: it reads the bytes of the last read and writes to a buffer that net/tlswrite sends.
-# All runs on the worker's thread. Locks: tlscontext.lock, for new sessions and for the count of failed handshakes.
+# as those of a plain connection; whom the client's certificate names. Owns Tls (each its connection's) and TlsRoom
+# (each its worker's). OpenSSL does no I/O: it reads the bytes of the last read and writes to a buffer that net/tlswrite
+# sends. All runs on the worker's thread. Locks: tlscontext.lock, for new sessions and for the count of failed
+# handshakes.
 
 cdef enum:
     TLS_TURN_SHAKES = 8       # reads of handshakes in a turn; an RSA signature of 2048 bits takes 0.7 ms
     TLS_TOLD_US = 60000000    # at most one line about failed handshakes in this time
+    TLS_HANDSHAKE = 22        # first byte of a record of a handshake
 
 # A fatal alert, internal_error: for a client that is refused before its handshake.
 cdef const char* TLS_REFUSED = b"\x15\x03\x03\x00\x02\x02\x50"
@@ -43,13 +45,17 @@ cdef void tls_room_close(Worker* w) noexcept nogil:
         w.tls = NULL
 
 cdef bint tls_open(Worker* w, Conn* c) noexcept nogil:
-    # Gives the connection a session, which tls_free frees. Returns False if memory ran out.
-    cdef Tls* t = <Tls*>calloc(1, sizeof(Tls))
-    cdef BIO* b
-    if t == NULL:
+    # Makes the connection one of TLS; tls_free undoes it. Returns False if memory ran out. OpenSSL's part of the
+    # session follows with the client's first bytes (tls_begin).
+    c.tls = <Tls*>calloc(1, sizeof(Tls))
+    if c.tls == NULL:
         return False
-    c.tls = t
-    t.worker = w
+    c.tls.worker = w
+    return True
+
+cdef bint tls_begin(Tls* t) noexcept nogil:
+    # Makes OpenSSL's part of the session. Returns False if memory ran out.
+    cdef BIO* b
     t.ssl = tlscontext_session()
     b = BIO_new(tlscontext.method) if t.ssl != NULL else NULL
     if b == NULL:
@@ -74,6 +80,7 @@ cdef void tls_free(Conn* c) noexcept nogil:
 cdef void tls_end(Conn* c) noexcept nogil:
     # Ends the session: sends close_notify, unless the session has failed or bytes wait before it.
     cdef Tls* t = c.tls
+    t.worker.tls.used = 0
     if t.phase == TLS_OPEN or t.phase == TLS_ENDED:
         ERR_clear_error()
         SSL_shutdown(t.ssl)
@@ -148,8 +155,8 @@ cdef long tls_bio_ctrl(BIO* b, int what, long n, void* p) noexcept nogil:
     return what == BIO_CTRL_FLUSH
 
 # ---- reading ---------------------------------------------------------------------------------------------------------
-# One read of the socket is decrypted at once. Only an incomplete record stays in the session; it counts in the budget of
-# incomplete requests and has the time of a head.
+# One read of the socket is decrypted at once. Only an incomplete record stays in the session; it counts in the budget
+# of incomplete requests and has the time of a head.
 
 cdef void tls_on_alloc(uv_handle_t* handle, size_t suggested, uv_buf_t* buf) noexcept nogil:
     # A length of 0: this turn has read enough, or has done enough handshakes; conn_on_read then gets UV_ENOBUFS.
@@ -174,6 +181,7 @@ cdef void tls_on_read(uv_stream_t* stream, ssize_t got, const uv_buf_t* buf) noe
         return                # after its close_notify the client has nothing to say
     room.at = buf.base
     room.left = <size_t>got
+    room.used = 0             # nothing of another connection
     ERR_clear_error()
     if t.phase == TLS_OPEN or tls_shake(c):
         tls_take(c)
@@ -237,8 +245,12 @@ cdef bint tls_shake(Conn* c) noexcept nogil:
     cdef int error
     if not t.begun:
         t.begun = True
-        if b'A' <= w.tls.at[0] <= b'Z':
-            tls_refuse_plain(c)
+        if w.tls.at[0] != TLS_HANDSHAKE:
+            tls_refuse_other(c, b'A' <= w.tls.at[0] <= b'Z')
+            return False
+        if not tls_begin(t):
+            tls_failed(c, b"out of memory")
+            conn_close(c)
             return False
     w.turn_shakes += 1
     error = SSL_get_error(t.ssl, SSL_do_handshake(t.ssl))
@@ -258,14 +270,17 @@ cdef bint tls_shake(Conn* c) noexcept nogil:
     conn_linger(c)
     return False
 
-cdef void tls_refuse_plain(Conn* c) noexcept nogil:
-    # Answers a plain HTTP request, in plain text.
+cdef void tls_refuse_other(Conn* c, bint plain) noexcept nogil:
+    # Refuses a client that speaks another protocol. plain: it seems to be HTTP, and is answered in plain text.
     cdef uv_buf_t out
-    tls_failed(c, b"the client speaks plain HTTP")
+    if plain:
+        tls_failed(c, b"the client speaks plain HTTP")
+        out.base = <char*>TLS_PLAIN
+        out.len = strlen(TLS_PLAIN)
+        uv_try_write(<uv_stream_t*>&c.tcp, &out, 1)
+    else:
+        tls_failed(c, b"the client speaks another protocol")
     c.tls.phase = TLS_CLOSED
-    out.base = <char*>TLS_PLAIN
-    out.len = strlen(TLS_PLAIN)
-    uv_try_write(<uv_stream_t*>&c.tcp, &out, 1)
     conn_linger(c)
 
 cdef const char* tls_reason(Tls* t) noexcept nogil:
@@ -275,7 +290,7 @@ cdef const char* tls_reason(Tls* t) noexcept nogil:
     if error and ERR_GET_REASON(error) == SSL_R_CERTIFICATE_VERIFY_FAILED:
         reason = X509_verify_cert_error_string(SSL_get_verify_result(t.ssl))
     if reason == NULL:
-        reason = b"the client speaks another protocol"
+        reason = b"unknown reason"
     ERR_clear_error()
     return reason
 
@@ -307,9 +322,9 @@ cdef void tls_failed(Conn* c, const char* reason) noexcept nogil:
 # ---- identity --------------------------------------------------------------------------------------------------------
 
 cdef bint tls_identify(Tls* t) noexcept nogil:
-    # Notes whom the client's verified certificate names: the first URI among its alternative names, else the first DNS
-    # name, else the first address of mail, else its common name. Names of more than TLS_SUBJECT bytes, or with control
-    # characters, do not count. Returns False if memory ran out.
+    # Notes whom the client's verified certificate names: by the first URI among its alternative names, else the first
+    # DNS name, else the first mail address, else its common name. Skips names longer than TLS_SUBJECT bytes, and those
+    # with control characters. Returns False if memory ran out.
     cdef X509* x = SSL_get0_peer_certificate(t.ssl)
     cdef GENERAL_NAMES* names
     cdef int[3] kinds = [GEN_URI, GEN_DNS, GEN_EMAIL]

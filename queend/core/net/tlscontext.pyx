@@ -1,5 +1,5 @@
-# The certificate and the rules of TLS, shared by all workers. In: texts in PEM format. Out: sessions for new connections.
-# Owns the context; a session keeps the context it was made with, so a reload changes new connections only.
+# The certificate and the rules of TLS, shared by all workers. In: texts in PEM format. Out: sessions for new
+# connections. Owns the context; a session keeps the context it was made with, so a reload changes new connections only.
 # Locks: tlscontext.lock guards the pointer; no other lock is taken under it.
 
 cdef struct TlsContext:
@@ -56,9 +56,9 @@ cdef void tlscontext_put(SSL_CTX* c) noexcept nogil:
 
 cdef SSL_CTX* tlscontext_new(Slice certificate, Slice key, Slice authorities, bint required, char* reason,
                              size_t size) noexcept nogil:
-    # Returns a context, or NULL with the reason. certificate: the server's, then those between it and its authority.
-    # authorities: of client certificates; empty: clients are not asked for one. required: a client without one is
-    # refused.
+    # Returns a context, or NULL with the reason. certificate: the server's, followed by those up to its authority.
+    # authorities: of client certificates; clients are asked for one if there are any. required: refuses clients without
+    # one.
     cdef const char* fault = NULL
     cdef const char* why
     cdef SSL_CTX* c
@@ -94,7 +94,7 @@ cdef bint tlscontext_rules(SSL_CTX* c) noexcept nogil:
         if SSL_CTX_set1_groups_list(c, TLSCONTEXT_GROUPS_OLD) != 1:
             return False
     SSL_CTX_set_options(c, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION)
-    # an idle connection holds no record; the authorities of clients complete no chain of the server
+    # an idle connection gives its buffers back; the server's chain is what its file has
     SSL_CTX_set_mode(c, SSL_MODE_RELEASE_BUFFERS | SSL_MODE_NO_AUTO_CHAIN)
     SSL_CTX_set_session_cache_mode(c, SSL_SESS_CACHE_OFF)
     SSL_CTX_set_num_tickets(c, 1)

@@ -1,7 +1,7 @@
 # Encrypts answers. In: spans of plain bytes. Out: records, to the kernel. A span is encrypted where it lies; only short
 # answers are joined into one record first. At most TLS_ROUND bytes are encrypted before the kernel is asked to take
-# them. While it does not, all further answers wait as plain bytes in their buffers, so a client that does not read costs
-# as much as without TLS, and TLS_OUTPUT. Owner: the worker; no lock.
+# them. Further answers wait as plain bytes in their buffers until it has taken all records. So a client that stops
+# reading costs TLS_OUTPUT bytes more than without TLS. Owner: the worker; no lock.
 
 cdef enum:
     TLS_ROUND = 8 * TLS_RECORD        # plain bytes that are encrypted at once
@@ -34,6 +34,7 @@ cdef ssize_t tlswrite_round(Tls* t, TlsSpans* s) noexcept nogil:
     cdef size_t written = 0
     if t.phase != TLS_OPEN and t.phase != TLS_ENDED:
         return -1
+    room.used = 0             # nothing of another connection
     ERR_clear_error()
     while s.n and done < TLS_ROUND:
         k = s.at.len - s.used
@@ -135,7 +136,8 @@ cdef void tlswrite_queue(Tls* t, Writing* x, const uv_buf_t* out, unsigned int n
     t.waiting += x.size
 
 cdef bint tlswrite_next(Conn* c) noexcept nogil:
-    # Goes on with answers that wait, as long as the kernel takes all records. Returns False if the connection is broken.
+    # Goes on with answers that wait, as long as the kernel takes all records. Returns False if the connection is
+    # broken.
     cdef Tls* t = c.tls
     cdef Writing* x = t.first
     cdef ssize_t k

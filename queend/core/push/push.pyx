@@ -23,14 +23,14 @@ cdef bint push_read_body(Request* r, void* job, Tools* t) noexcept nogil:
         return False
     if r.asks & ASK_TRACE:
         trace_items(r.headers_raw, &r.arena, q.items, q.n)
-    return not r.asks & ASK_KEY or ident_key_apply(r.headers_raw, r.grant, &r.arena, q, &t.error)
+    return not r.asks & ASK_KEY or ident_key_apply(r.headers_raw, r.grant, r.subject, &r.arena, q, &t.error)
 
 cdef bint push_read_events(Request* r, void* job, Tools* t) noexcept nogil:
     cdef PushReq* q = &(<PushJob*>job).req
     if not eventitem_read(r.headers_raw, r.asks & ASK_TRACE, r.path, r.query, r.body, &r.arena, t.settings.max_items, q,
                           &t.error):
         return False
-    return not r.asks & ASK_KEY or ident_key_apply(r.headers_raw, r.grant, &r.arena, q, &t.error)
+    return not r.asks & ASK_KEY or ident_key_apply(r.headers_raw, r.grant, r.subject, &r.arena, q, &t.error)
 
 cdef void push_taken(Worker* w, Request* r, void* job, bint good, ApiError* e) noexcept nogil:
     cdef PushJob* j = <PushJob*>job

@@ -15,3 +15,7 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- define "queend.kind" -}}
 {{- if .Values.buffer.storage }}StatefulSet{{ else }}Deployment{{ end }}
 {{- end }}
+
+{{- define "queend.scheme" -}}
+{{ if .Values.tls.secret }}https{{ else }}http{{ end }}
+{{- end }}
