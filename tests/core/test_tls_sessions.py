@@ -423,21 +423,21 @@ def test_a_client_that_leaves_with_answers_unread(secure, context):
 
 @pytest.mark.parametrize("fails", [1, 3])
 def test_allocations_that_fail_end_the_connection_at_most(secure, context, fails):
-    """One allocation after the other, over a handshake, a body, an answer that waits and the end."""
+    """One allocation after the other, over a handshake, a body, pipelined answers and the end. The core answers alone:
+    the control plane of the tests does not survive a MemoryError."""
     edge = secure(workers=1)
-    asked, first, ended = 1, 1, 0
-    while first <= asked:
+    ended = 0
+    for first in range(1, 60):
         probe_memory_fails(first, fails)
         try:
             with connected(edge, context) as sock:
-                sock.sendall(request("POST", "/x", b"y" * 20_000) + get("/big/3000000"))
-                ended += [one[0] for one in answers(sock, 2)] != [200, 200]
+                sock.sendall(request("OPTIONS", "/x", b"y" * 20_000) + get("/livez") * 40)
+                ended += [one[0] for one in answers(sock, 41)] != [204] + [200] * 40
         except (ssl.SSLError, OSError, AssertionError):
             ended += 1
         finally:
-            asked = probe_memory_works()
-        first += 1
-    assert first > 10 and ended > 5
+            probe_memory_works()
+    assert 3 < ended < 59
     with connected(edge, context) as sock:
         sock.sendall(get("/x"))
         assert answers(sock, 1)[0][0] == 200
