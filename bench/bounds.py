@@ -175,7 +175,7 @@ def pipelined(address: Address) -> list[socket.socket]:
 
 
 def wide(address: Address) -> list[socket.socket]:
-    """Two connections push 2000 messages twenty times, each message to a new partition."""
+    """Two connections push 2000 messages twenty times, each message to a new partition. These stay in memory."""
     made = time.perf_counter_ns()
     return exchange(address, [[push_of([{"queue": "new", "partition": f"{made}-{one}-{push}-{i}", "payload": 1}
                                         for i in range(2000)]) for push in range(20)] for one in range(2)])
@@ -253,7 +253,7 @@ ATTACKS: dict[str, tuple[str, Attack, Callable[[Daemon], None] | None]] = {
     "cycle": ("the same, to a stream's cycle", values(b"/streams/v1/cycle"), None),
     "parked": ("10^5 parked pops", parked("waited-for"), None),
     "pipelined": ("10 MiB of pushes pipelined on one connection", pipelined, None),
-    "wide": ("2 connections make 80 000 partitions", wide, None),
+    "wide": ("2 connections make 80 000 partitions each time", wide, None),
     "acks": ("100 connections, batches of 1300 acknowledgments", acks, lease),
     "packed": ("16 pushes in gzip, each 60 MiB unpacked", packed, None),
     "random": ("8 pushes of 60 MiB that do not compress", random, None),

@@ -51,6 +51,11 @@ export function span(moments: (number | null)[]): [number, number] {
   return [Math.min(moments[0] ?? end, end - 60), end];
 }
 
+/** The points without a neighbour: no line shows them. */
+function alone(values: ArrayLike<number | null | undefined>): number[] {
+  return Array.from(values, (_, i) => i).filter((i) => values[i] != null && values[i - 1] == null && values[i + 1] == null);
+}
+
 const [MINUTE, HOUR, DAY] = [60, 3600, 86_400];
 /** Steps of the axis of time, each at most the double of the one before: so a tick stands on each axis. */
 const STEPS_S = [1, 2, 4, 5, 10, 15, 30, MINUTE, 2 * MINUTE, 4 * MINUTE, 5 * MINUTE, 10 * MINUTE, 15 * MINUTE, 30 * MINUTE, HOUR, 2 * HOUR, 3 * HOUR, 6 * HOUR, 12 * HOUR, DAY, 2 * DAY, 4 * DAY, 8 * DAY];
@@ -98,7 +103,7 @@ export function Chart({ title, ring, lines, write, turn }: { title: string; ring
         }] },
         scales: { x: { time: true, range: () => span(ring.data[0] ?? []) }, y: { range: (_, low, high) => [Math.min(0, low ?? 0), high ? high * 1.1 : 1] } },
         axes: [{ ...axis, space: 90, size: 34, gap: 9, incrs: STEPS_S, filter: (it, ticks) => ticks.map((one) => one > (it.scales["x"]?.max ?? Infinity) ? null : one), values: (_, ticks, __, ___, step) => ticks.map((one) => one === null ? "" : step < DAY ? clock(one) : day(one)) }, { ...axis, size: 64, values: (_, ticks) => ticks.map((one) => write(one)) }],
-        series: [{}, ...lines.map((one) => ({ label: one.label, stroke: colour(one.colour), width: 2, points: { show: () => ring.data[0]?.length === 1 }, ...(one.dash ? { dash: one.dash } : {}) }))],
+        series: [{}, ...lines.map((one) => ({ label: one.label, stroke: colour(one.colour), width: 2, points: { size: 5, show: () => false, filter: (it: uPlot, at: number) => alone(it.data[at] ?? []) }, ...(one.dash ? { dash: one.dash } : {}) }))],
       }, ring.data as uPlot.AlignedData, host);
       plot.current.over.addEventListener("mousemove", () => { byKey.current = false; });
     };

@@ -3,14 +3,15 @@ import type { Answer } from "./api";
 import { told } from "./api";
 import { QUEUE_MODE } from "./names";
 import { to } from "./route";
-import { count, many, seconds } from "./text";
+import { count, many, seconds, shortened } from "./text";
 
 export type Live = Answer<"/api/v1/system/live", "get">;
 type Queue = Answer<"/api/v1/resources/queues", "get">["queues"][number];
 type Group = Answer<"/api/v1/consumer-groups", "get">[number];
 
 export interface Verdict { kind: "good" | "warn" | "bad"; word: string; text: string }
-export interface Trouble { kind: "warn" | "bad"; title: string; text: string; link: string; where: string }
+/** names: the whole names that the title may shorten. */
+export interface Trouble { kind: "warn" | "bad"; title: string; names?: string; text: string; link: string; where: string }
 
 /** A daemon whose last answer is older has not answered: the page asks every 2 s. */
 export const SILENT_S = 6;
@@ -60,20 +61,21 @@ export function troublesOf(now: Live, seen: Seen, admin: boolean): Trouble[] {
   return [...found, ...behind(seen.lagging.filter((one) => !one.paused)), ...paused(seen.paused), ...stopped(seen.stopped)];
 }
 
-const named = (group: Group): string => group.name === QUEUE_MODE ? "(without a group)" : group.name;
+const named = (group: Group): string => group.name === QUEUE_MODE ? "(without a group)" : shortened(group.name);
+const both = (group: Group): string => `${group.name}, ${group.queueName}`;
 
 function behind(groups: Group[]): Trouble[] {
-  return some(groups.map((one) => ({ kind: "warn", title: `Group ${named(one)} is behind in ${one.queueName}`, link: to(["groups", one.name]), where: "Group",
+  return some(groups.map((one) => ({ kind: "warn", title: `Group ${named(one)} is behind in ${shortened(one.queueName)}`, names: both(one), link: to(["groups", one.name]), where: "Group",
     text: `Messages in ${many(one.partitionsWithLag, "partition")} wait, the oldest for ${seconds(one.maxTimeLag)}: its consumers are stopped, blocked or too slow.` })), "groups are behind", "groups");
 }
 
 function paused(queues: Queue[]): Trouble[] {
-  return some(queues.map((one) => ({ kind: "warn", title: `Queue ${one.name} is paused`, link: to(["queues", one.name]), where: "Queue",
+  return some(queues.map((one) => ({ kind: "warn", title: `Queue ${shortened(one.name)} is paused`, names: one.name, link: to(["queues", one.name]), where: "Queue",
     text: `No group receives its messages until it is resumed; ${count(one.messages.pending)} pending.` })), "queues are paused", "queues");
 }
 
 function stopped(groups: Group[]): Trouble[] {
-  return some(groups.map((one) => ({ kind: "warn", title: `Group ${named(one)} is paused in ${one.queueName}`, link: to(["groups", one.name]), where: "Group",
+  return some(groups.map((one) => ({ kind: "warn", title: `Group ${named(one)} is paused in ${shortened(one.queueName)}`, names: both(one), link: to(["groups", one.name]), where: "Group",
     text: `It receives no messages until it is resumed; its lag is ${many(one.totalLag, "message")}.` })), "groups are paused", "groups");
 }
 

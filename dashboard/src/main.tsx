@@ -3,10 +3,11 @@ import type { JSX } from "preact";
 import { render } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { get, Refused } from "./api";
-import { asked, keepToken, mayAdmin, session, setTheme, theme, token } from "./session";
+import { asked, keepToken, limited, mayAdmin, session, setTheme, theme, token } from "./session";
 import { go, place, to } from "./route";
 import { Connection } from "./connection";
 import { Dialog, Heading, Name, Problem, text } from "./ui";
+import { many } from "./text";
 import { Palette } from "./palette";
 import { Overview } from "./pages/overview";
 import { QueueList } from "./pages/queues";
@@ -17,30 +18,32 @@ import { MessagePage, MessagesPage } from "./pages/messages";
 import { DeadLetters } from "./pages/dead";
 import { Traces } from "./pages/traces";
 import { Daemons } from "./pages/daemons";
+import { Limited } from "./pages/limited";
 import { Doctor } from "./pages/doctor";
 import { Maintenance, Partitions, Scheduled, SettingsPage, Streams } from "./pages/system";
 
-interface Page { title: string; key: string; show: (rest: string[]) => JSX.Element; admin?: boolean }
+/** all: the page, or its list, shows all queues. */
+interface Page { title: string; key: string; show: (rest: string[]) => JSX.Element; admin?: boolean; all?: boolean }
 
 const PAGES: Record<string, Page> = {
-  overview: { title: "Overview", key: "o", show: () => <Overview /> },
-  queues: { title: "Queues", key: "q", show: (rest) => rest[0] === undefined ? <QueueList /> : <QueuePage key={rest[0]} queue={rest[0]} tab={rest[1] ?? "partitions"} /> },
+  overview: { title: "Overview", key: "o", show: () => <Overview />, all: true },
+  queues: { title: "Queues", key: "q", show: (rest) => rest[0] === undefined ? <QueueList /> : <QueuePage key={rest[0]} queue={rest[0]} tab={rest[1] ?? "partitions"} />, all: true },
   partitions: { title: "Partitions", key: "p", show: () => <Partitions /> },
-  groups: { title: "Groups", key: "g", show: (rest) => rest[0] === undefined ? <GroupList /> : <GroupPage key={rest[0]} group={rest[0]} /> },
+  groups: { title: "Groups", key: "g", show: (rest) => rest[0] === undefined ? <GroupList /> : <GroupPage key={rest[0]} group={rest[0]} />, all: true },
   leases: { title: "Leases", key: "l", show: () => <Leases /> },
   messages: { title: "Messages", key: "m", show: (rest) => rest[0] === undefined || rest[1] === undefined ? <MessagesPage /> : <MessagePage key={rest.join("/")} partition={rest[0]} id={rest[1]} /> },
   dead: { title: "Dead letters", key: "d", show: () => <DeadLetters /> },
   scheduled: { title: "Scheduled", key: "c", show: () => <Scheduled /> },
-  traces: { title: "Traces", key: "t", show: (rest) => <Traces name={rest[0]} /> },
-  streams: { title: "Streams", key: "s", show: () => <Streams /> },
-  daemons: { title: "Daemons", key: "h", show: () => <Daemons /> },
-  doctor: { title: "Doctor", key: "x", show: () => <Doctor /> },
+  traces: { title: "Traces", key: "t", show: (rest) => <Traces name={rest[0]} />, all: true },
+  streams: { title: "Streams", key: "s", show: () => <Streams />, all: true },
+  daemons: { title: "Daemons", key: "h", show: () => <Daemons />, all: true },
+  doctor: { title: "Doctor", key: "x", show: () => <Doctor />, all: true },
   maintenance: { title: "Maintenance", key: "w", show: () => <Maintenance />, admin: true },
   settings: { title: "Settings", key: "e", show: () => <SettingsPage />, admin: true },
 };
 
 function shown(): [string, Page][] {
-  return Object.entries(PAGES).filter(([, page]) => !page.admin || mayAdmin.value);
+  return Object.entries(PAGES).filter(([name, page]) => (!page.admin || mayAdmin.value) && (!page.all || !limited.value || name === "queues"));
 }
 
 function App(): JSX.Element {
@@ -53,7 +56,7 @@ function App(): JSX.Element {
   const [palette, setPalette] = useState(false);
   const [open, setOpen] = useState(false);
   const here = place.value.parts;
-  const at = here[0] ?? "overview";
+  const at = here[0] ?? (limited.value ? "queues" : "overview");
   const page = Object.hasOwn(PAGES, at) ? PAGES[at] : undefined;
   const where = here.join("/");
 
@@ -121,7 +124,7 @@ function App(): JSX.Element {
         <li key={name}><a href={to([name])} {...(name === at ? { "aria-current": "page" as const } : {})}>{one.title}</a></li>)}</ul></nav>
       <div class="who">
         <span>{who.tokens ? <><Name>{who.subject ?? "a token"}</Name> ({who.level})</> : "authentication is off"}<br />version {who.version}</span>
-        {who.queues && <span>{Object.keys(who.queues).length} queue patterns allowed</span>}
+        {who.queues && <span>limited to {many(Object.keys(who.queues).length, "queue pattern")}</span>}
         <label class="field">Theme<select value={theme.value} onChange={(event) => setTheme(event.currentTarget.value as "auto" | "light" | "dark")}>
           <option value="auto">System</option><option value="light">Light</option><option value="dark">Dark</option></select></label>
         {who.tokens && <button type="button" onClick={() => { keepToken(""); session.value = null; asked.value = ""; }}>Sign out</button>}
@@ -129,7 +132,7 @@ function App(): JSX.Element {
       </div>
     </header>
     <main><Connection />{!page ? <><Heading title="Page not found" /><p class="quiet">The dashboard has no page <Name>{at}</Name>. <a href={to(["overview"])}>Overview</a></p></>
-      : page.admin && !mayAdmin.value ? <><Heading title={page.title} /><p class="quiet">This page requires the admin role.</p></> : page.show(here.slice(1))}</main>
+      : page.admin && !mayAdmin.value ? <><Heading title={page.title} /><p class="quiet">This page requires the admin role.</p></> : page.all && limited.value && here[1] === undefined ? <Limited title={page.title} /> : page.show(here.slice(1))}</main>
     {palette && <Palette pages={shown().map(([name, one]) => ({ name, title: one.title }))} onClose={() => setPalette(false)} />}
     {help && <Dialog title="Keyboard shortcuts" onClose={() => setHelp(false)}>
       <p><kbd>/</kbd> search · <kbd>Ctrl</kbd> <kbd>K</kbd> or <kbd>:</kbd> go to a page, queue or group · <kbd>?</kbd> keyboard shortcuts · <kbd>Esc</kbd> close</p>

@@ -1,20 +1,17 @@
 // Names that begin or go on as the reader types: of queues, groups and partitions. A token that may not list them gets none.
 import { get } from "./api";
-import { session } from "./session";
+import { limited } from "./session";
 
 export type Suggest = (typed: string, signal: AbortSignal) => Promise<string[]>;
 const MOST = 12;
 export const QUEUE_MODE = "__QUEUE_MODE__";
 
-/** A token that is limited to queues may not list them all. */
-const limited = (): boolean => Boolean(session.value?.queues);
-
 export const queueNames: Suggest = async (search, signal) =>
-  limited() ? [] : (await get("/api/v1/resources/queues", { query: { search, sort: "name", limit: MOST }, signal })).queues.map((one) => one.name);
+  limited.value ? [] : (await get("/api/v1/resources/queues", { query: { search, sort: "name", limit: MOST }, signal })).queues.map((one) => one.name);
 
 /** Groups by a part of their name, each once, whatever queues they have. */
 export const groupNames: Suggest = async (search, signal) =>
-  limited() ? [] : [...new Set((await get("/api/v1/consumer-groups", { query: { search, limit: 100 }, signal })).map((one) => one.name))].slice(0, MOST);
+  limited.value ? [] : [...new Set((await get("/api/v1/consumer-groups", { query: { search, limit: 100 }, signal })).map((one) => one.name))].slice(0, MOST);
 
 /** Partitions of a queue by the beginning of their name. */
 export const partitionNames = (queue: string): Suggest => async (prefix, signal) =>

@@ -2,7 +2,7 @@
 import { get, post } from "./api";
 
 /** Partitions of a queue that are counted: the first ones, in order of creation. */
-export const COUNTED = 1000;
+export const COUNTED = 10_000;
 
 export interface Replayed {
   again: number;

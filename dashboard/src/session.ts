@@ -19,6 +19,12 @@ const level = computed(() => order.indexOf(session.value?.level ?? "read-only"))
 export const mayWrite = computed(() => level.value >= 1);
 export const mayAdmin = computed(() => level.value >= 2);
 
+/** The token may read some queues only: it may not list all of them, nor see the sums. */
+export const limited = computed(() => {
+  const queues = session.value?.queues;
+  return Boolean(queues) && !Object.entries(queues ?? {}).some(([pattern, verbs]) => /^\*+$/.test(pattern) && verbs.includes("read"));
+});
+
 export function keepToken(value: string): void {
   token.value = value;
   keep(sessionStorage, TOKEN, value);

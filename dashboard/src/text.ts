@@ -22,7 +22,7 @@ export function short(value: number): string {
   if (size >= 9.995e8) return `${figures(value / 1e9, 3)}G`;
   if (size >= 9.995e5) return `${figures(value / 1e6, 3)}M`;
   if (size >= 1e4) return `${figures(value / 1e3, 3)}k`;
-  return size >= 100 || Number.isInteger(value) ? whole.format(value) : value.toPrecision(2);
+  return size >= 100 || Number.isInteger(value) ? whole.format(value) : figures(value, size >= 10 ? 3 : 2);
 }
 
 export function bytes(value: number): string {
@@ -34,10 +34,23 @@ export function bytes(value: number): string {
 
 export function seconds(value: number | null | undefined): string {
   if (value === null || value === undefined) return "–";
-  if (value < 60) return `${Math.round(value)} s`;
-  if (value < 3600) return `${Math.floor(value / 60)} min ${Math.round(value % 60)} s`;
+  value = Math.round(value);
+  if (value < 60) return `${value} s`;
+  if (value < 3600) return `${Math.floor(value / 60)} min ${value % 60} s`;
   if (value < 86_400) return `${Math.floor(value / 3600)} h ${Math.floor(value % 3600 / 60)} min`;
   return `${Math.floor(value / 86_400)} d ${Math.floor(value % 86_400 / 3600)} h`;
+}
+
+/** A duration in its largest unit. */
+export function roughly(value: number): string {
+  const [size, unit] = value >= 86_400 ? [86_400, "d"] : value >= 3600 ? [3600, "h"] : value >= 60 ? [60, "min"] : [1, "s"];
+  return `${Math.round(value / size)} ${unit}`;
+}
+
+/** A name within a sentence: the beginning and the end, if it is long. */
+export function shortened(name: string): string {
+  const letters = [...visible(name)];
+  return letters.length > 40 ? `${letters.slice(0, 24).join("")}…${letters.slice(-7).join("")}` : letters.join("");
 }
 
 export function milliseconds(value: number | null): string {

@@ -10,20 +10,26 @@ import { alter } from "./route";
 import { silent } from "./server";
 import { visible } from "./text";
 
-/** Letters of a name that a table does not divide. */
-const SHORT = 20;
-/** Letters of a name that a table shows whole. Of a longer one it shows the beginning and the end (long.css): names often differ there alone. */
-const WHOLE = 64;
-const [BEGIN, END] = [34, 20];
+/** Letters of a name that a table shows whole. */
+const SHORT = 18;
+/** Letters of a name from which on headings and tiles give it more room. */
+const LONG = 64;
+/** Last letters of a name that a table always shows: names often differ there alone. */
+const END = 7;
 
-/** A stranger's text on one line: set apart, so that it does not turn the line around. */
+/** A stranger's text on one line: set apart, so that it does not turn the line around. A table leaves out the middle if the column is too narrow (long.css); the whole text stays for screen readers, for search and for copying. */
 export function Name({ children }: { children: string }): JSX.Element {
   const text = visible(children);
-  if (text.length > WHOLE) {
-    const letters = [...text];      // a letter may be two units
-    return <bdi class="name long" title={text}>{letters.slice(0, BEGIN).join("")}<span class="gap" aria-hidden="true" /><span class="middle">{letters.slice(BEGIN, -END).join("")}</span>{letters.slice(-END).join("")}</bdi>;
-  }
-  return <bdi class={`name${children === "" ? " empty" : ""}${text.length <= SHORT ? " short" : ""}`}>{text}</bdi>;
+  if (text.length <= SHORT) return <bdi class={`name short${children === "" ? " empty" : ""}`}>{text}</bdi>;
+  const letters = [...text];      // a letter may be two units
+  return <bdi class={`name cuttable${text.length > LONG ? " long" : ""}`} title={text}><span class="whole">{text}</span>
+    <span class="cut" aria-hidden="true" data-begin={letters.slice(0, -END).join("")} data-end={letters.slice(-END).join("")} /></bdi>;
+}
+
+/** A stranger's text of several lines, in a row: a table shows the first lines of it. */
+export function Words({ children }: { children: string }): JSX.Element {
+  const text = visible(children.trim().replace(/\s*[\r\n]\s*/g, " "));
+  return <bdi class="name words" title={text}>{text}</bdi>;
 }
 
 /** A consumer group. Consumers without a group share one, whose name is not for people. */
@@ -56,7 +62,7 @@ export function Shown<T>({ of, children }: { of: Polled<T>; children: (value: T)
   const unsaid = of.error && !(silent.value && of.error instanceof Refused && of.error.status === 0);      // else the top of the page says it
   return <>
     {unsaid && <p class="problem" role="alert">{sentence(told(of.error))}{old && " The last answer is shown below. It may be old."}</p>}
-    {of.value !== undefined ? children(of.value) : of.error ? <p class="again">{!unsaid && <span class="quiet">Not loaded.</span>} <button type="button" onClick={of.again}>Try again</button></p> : <p class="quiet" role="status">Loading…</p>}
+    {of.value !== undefined ? children(of.value) : of.error ? <p class="again">{!unsaid && <span class="quiet">Not loaded.</span>} <button type="button" onClick={of.again}>Try again</button></p> : <p class="quiet loading" role="status">Loading…</p>}
   </>;
 }
 
@@ -65,21 +71,33 @@ export interface Column<T> {
   /** Shown in place of the title. */
   head?: ComponentChildren;
   className?: string;
+  /** The column takes the width that the others leave, or shares it with other such columns. */
+  fills?: boolean;
+  /** The column is left out where the table has no room for all of them. */
+  less?: boolean;
   cell: (row: T) => ComponentChildren;
   number?: boolean;
   /** The cell is the heading of its row. */
   names?: boolean;
 }
 
+/** The class of a table of so many columns: the more there are, the less room a name has. */
+const sizeOf = (columns: number): string => columns >= 9 ? "of9" : columns >= 7 ? "of7" : columns >= 5 ? "of5" : "";
+
+function classOf<T>(one: Column<T>, all: Column<T>[]): string {
+  const shared = all.filter((other) => other.fills).length;
+  return [one.className, one.number && "number", one.fills && (shared > 1 ? `fills by${shared}` : "fills"), one.less && "less"].filter(Boolean).join(" ");
+}
+
 /** On a narrow screen each row is a card with the titles beside its values (narrow.css). The roles keep it a table for screen readers then. */
 export function Table<T>({ caption, columns, rows, none }: { caption: string; columns: Column<T>[]; rows: T[]; none: string }): JSX.Element {
   if (!rows.length) return <p class="quiet">{none}</p>;
   return <div class="wide" role="region" aria-label={caption} tabIndex={0}>
-    <table role="table">
+    <table role="table" class={sizeOf(columns.length)}>
       <caption class="unseen">{caption}</caption>
-      <thead role="rowgroup"><tr role="row">{columns.map((one) => <th key={one.title} scope="col" role="columnheader" class={one.className ?? (one.number ? "number" : "")}>{one.head ?? one.title}</th>)}</tr></thead>
+      <thead role="rowgroup"><tr role="row">{columns.map((one) => <th key={one.title} scope="col" role="columnheader" class={classOf(one, columns)}>{one.head ?? one.title}</th>)}</tr></thead>
       <tbody role="rowgroup">{rows.map((row, at) => <tr key={at} role="row">{columns.map((one) => {
-        const named = { key: one.title, "data-title": one.title, class: one.className ?? (one.number ? "number" : "") };
+        const named = { key: one.title, "data-title": one.title, class: classOf(one, columns) };
         return one.names ? <th {...named} scope="row" role="rowheader">{one.cell(row)}</th> : <td {...named} role="cell">{one.cell(row)}</td>;
       })}</tr>)}</tbody>
     </table>

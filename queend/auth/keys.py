@@ -87,7 +87,8 @@ def key_of_jwk(jwk: Any) -> Key:
     """Reads one member of a key set, RSA (n, e) or OKP Ed25519 (x). Raises BadKey for every other."""
     if not isinstance(jwk, dict):
         raise BadKey("it is not an object")
-    if jwk.get("use", "sig") != "sig" or "verify" not in jwk.get("key_ops", ["verify"]):
+    uses = jwk.get("key_ops", ["verify"])
+    if jwk.get("use", "sig") != "sig" or not isinstance(uses, list) or "verify" not in uses:
         raise BadKey("it is not a signature key")
     kid, only = jwk.get("kid"), jwk.get("alg")
     if not isinstance(kid, (str, type(None))) or not isinstance(only, (str, type(None))):

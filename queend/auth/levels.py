@@ -75,7 +75,8 @@ def queues_of(route: Route, parameters: dict[str, str], query: bytes, body: byte
     if "queue" in parameters:
         return [unquote(parameters["queue"], errors="replace")]
     if route.where == "query":
-        return parse_qs(query.decode("latin-1"), errors="replace").get("queue", [EVERY_QUEUE])
+        named = parse_qs(query.decode("latin-1"), keep_blank_values=True, errors="replace").get("queue", [""])
+        return [one or EVERY_QUEUE for one in named]      # the route takes a blank name for all queues
     if not route.where:
         return [EVERY_QUEUE]
     try:

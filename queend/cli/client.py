@@ -105,7 +105,9 @@ class Server:
                 return
 
     def call(self, method: str, path: str, *names: str, query: dict[str, Any] | None = None, body: Any = None,
-             headers: dict[str, str] | None = None, within: float | None = None, target: str = "") -> Answer:
+             headers: dict[str, str] | None = None, within: float | None = None, target: str = "",
+             repeats: bool = False) -> Answer:
+        """repeats: nothing is done twice if the request is sent twice, although it does more than read."""
         target = self.base + (target or _target(path, names, query or {}))
         sent = body if isinstance(body, bytes | None) else json.dumps(body, ensure_ascii=False).encode()
         words = {"Accept": "application/json", "User-Agent": "queend", **(headers or {})}
@@ -120,14 +122,14 @@ class Server:
             return self._exchange(method, target, sent, words, within or self.timeout)
         except (http.client.RemoteDisconnected, ConnectionError) as error:
             self.close()
-            # The server may have closed an idle connection: requests that only read are repeated.
-            if not fresh and method == "GET" and "/pop" not in target:
-                return self.call(method, path, query=query, headers=headers, within=within,
+            # The server may have closed an idle connection.
+            if not fresh and (repeats or method == "GET" and "/pop" not in target):
+                return self.call(method, path, query=query, body=sent, headers=headers, within=within,
                                  target=target.removeprefix(self.base))
-            raise self._lost(error, method) from None
+            raise self._lost(error, method, "autoAck=true" in target) from None
         except (OSError, http.client.HTTPException) as error:
             self.close()
-            raise self._lost(error, method) from None
+            raise self._lost(error, method, "autoAck=true" in target) from None
 
     def _exchange(self, method: str, target: str, body: bytes | None, headers: dict[str, str],
                   timeout: float) -> Answer:
@@ -185,8 +187,9 @@ class Server:
                            "start a server with `queend serve`, or choose another one with --url, QUEEND_URL or "
                            "`queend context`")
 
-    def _lost(self, error: Exception, method: str) -> ServerError:
-        doubt = "" if method == "GET" else "the server may or may not have executed the request"
+    def _lost(self, error: Exception, method: str, consumes: bool) -> ServerError:
+        doubt = "messages may have been consumed" if consumes else "" if method == "GET" else (
+            "the server may or may not have executed the request")
         if isinstance(error, TimeoutError):
             return ServerError(f"{self.url} did not answer within the timeout", 6,
                                doubt or "use --timeout to wait longer")

@@ -66,7 +66,6 @@ def pop(
         query |= {"subscriptionMode": beginning} if beginning in ("new", "all") else {"subscriptionFrom": beginning}
     patience = seconds(wait, "--wait")
     end = time.monotonic() + patience
-    whole: list[dict[str, Any]] = []
     count = 0
     while True:
         left = POLL_S if follow else min(POLL_S, end - time.monotonic())
@@ -75,19 +74,16 @@ def pop(
         messages = answer.get("messages", [])
         count += len(messages)
         server.changed = server.changed or auto_ack and bool(messages)
-        if output is Format.json and not follow:
-            whole = messages
-        else:
+        ends = not follow and (bool(messages) or time.monotonic() >= end)
+        if output is not Format.json or follow or payload:
             printed(messages, output, payload)
+        elif ends:      # the whole of it: a loop without --follow ends with the first messages
+            show(messages, {}, output)
         if messages and ack:
             sys.stdout.flush()
             acknowledge(server, messages, group)
-        if not follow and (messages or time.monotonic() >= end):
+        if ends:
             break
-    if output is Format.json and not payload:
-        show(whole, {}, output)
-    elif payload and whole:
-        printed(whole, output, payload)
     if not count:
         why = {"paused": ": the queue or the group is paused", "leased": ": the next messages are leased",
                "queue_not_found": f": there is no queue {queue!r}",

@@ -64,7 +64,11 @@ def push(
         every["transactionId"] = transaction_id
     if not payload and not file and is_json(queue) and sys.stdin.isatty():
         raise Stop(f"a queue is required; {queue!r} looks like a payload", USAGE, QUEUE_FIRST)
-    sender = Sender(server, queue, partition, partition_field, every, headers_of(header or []), output)
+    headers = headers_of(header or [])
+    if several and "ce-id" in map(str.lower, headers):
+        raise Stop("-H ce-id requires a single payload", USAGE, "pass it as the argument, or use -f - to read one "
+                   "message from standard input")
+    sender = Sender(server, queue, partition, partition_field, every, headers, output)
     if payload:
         source = values([one.encode(errors="surrogateescape") for one in payload], text)
     else:

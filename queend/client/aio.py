@@ -152,7 +152,7 @@ class AsyncClient:
         attempts = self.settings.attempts(call, time.monotonic())
         renewed = False
         while True:
-            url, token = self._servers.url, await awaited_text_of(self._token)
+            url, token = self._servers.url, await awaited_text_of(self._token, attempts.may_be_done)
             request = self.settings.request(self._http, url, call, token, attempts.seconds(time.monotonic()))
             pause: float | None
             status: int | None = None
@@ -161,7 +161,8 @@ class AsyncClient:
             except httpx.RequestError as error:
                 pause = attempts.failed(time.monotonic(), error, was_sent(error))
             else:
-                if answer.status == 401 and not renewed and await awaited_text_of(self._token) != token:
+                if answer.status == 401 and not renewed and token != await awaited_text_of(self._token,
+                                                                                           attempts.may_be_done):
                     renewed = True      # it was replaced on the way
                     continue
                 pause = attempts.answered(time.monotonic(), answer)

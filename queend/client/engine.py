@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from .aio import AsyncClient
 from .attempts import Backoff
-from .errors import QueendError, Refused
+from .errors import QueendError, Refused, Unavailable
 from .handlers import Handlers
 from .job import Job
 from .lease import Lease
@@ -50,6 +50,8 @@ class Engine:
                 if isinstance(error, Refused) and not answered:
                     raise
                 pause = PAUSES.pause(failures, random.random())
+                if isinstance(error, Unavailable):
+                    pause = max(pause, error.retry_after)
                 failures += 1
                 log.warning("worker %s: %s; next attempt in %.1f s", self.worker.name, error, pause)
                 await self._stopped_within(pause)

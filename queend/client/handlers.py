@@ -53,7 +53,7 @@ class Handlers:
                 called = True
                 await self._within(middleware[1:], handler, argument, context)
 
-            await middleware[0](argument, call_next)
+            await _finished(middleware[0](argument, call_next))
             return
         arguments = (argument, context) if takes_context(handler, 1) else (argument,)
         await (_awaited if is_coroutine(handler) else _in_thread)(handler, arguments)
@@ -64,9 +64,13 @@ async def _awaited(handler: Handler, arguments: tuple[Any, ...]) -> None:
     try:
         result = handler(*arguments)
         if result is not None:
-            await result
+            await _finished(result)
     except (KeyboardInterrupt, SystemExit) as error:     # of the handler, and not meant for the loop
         raise RuntimeError(f"the handler raised {error!r}") from error
+
+
+async def _finished(running: Awaitable[object]) -> None:
+    refuse_unrun(await running)
 
 
 def _in_thread(handler: Handler, arguments: tuple[Any, ...]) -> asyncio.Future[None]:
@@ -87,7 +91,7 @@ def _in_thread(handler: Handler, arguments: tuple[Any, ...]) -> asyncio.Future[N
     def body() -> None:
         caught: BaseException | None = None
         try:
-            variables.run(handler, *arguments)
+            refuse_unrun(variables.run(handler, *arguments))
         except BaseException as error:
             caught = error
         try:
@@ -97,6 +101,15 @@ def _in_thread(handler: Handler, arguments: tuple[Any, ...]) -> asyncio.Future[N
 
     threading.Thread(target=body, name=f"queend-{getattr(handler, '__name__', 'handler')}", daemon=True).start()
     return future
+
+
+def refuse_unrun(result: object) -> None:
+    """Raises TypeError if a handler returned a coroutine, a generator or the like: its body was not run."""
+    if inspect.isawaitable(result) or inspect.isgenerator(result) or inspect.isasyncgen(result):
+        if inspect.iscoroutine(result):
+            result.close()
+        raise TypeError(f"the handler returned a value of type {type(result).__name__}, which was not run: make it a "
+                        "coroutine function (async def) that awaits and does not yield")
 
 
 def is_coroutine(handler: Handler) -> bool:

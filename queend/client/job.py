@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from .worker import Worker
 
 FULL = 5.0      # s: pause of a message whose pushes found their queue full
+PAUSE = 0.5     # s: least pause after a request that was unavailable until its deadline
 log = logging.getLogger("queend.worker")
 
 
@@ -44,7 +45,10 @@ class Job:
             if self._stopping():
                 await self._give_back(self.messages)
             else:
-                await self._batch()
+                try:
+                    await self._batch()
+                except Exception as error:
+                    await self._failed(self.messages, error)
             return
         for place, message in enumerate(self.messages):
             if self._lost:
@@ -52,7 +56,11 @@ class Job:
             if self._stopping():
                 await self._give_back(self.messages[place:])
                 return
-            if not await self._single(message):
+            try:
+                if not await self._single(message):
+                    return
+            except Exception as error:
+                await self._failed([message], error)
                 return
 
     def lose(self) -> None:
@@ -136,6 +144,8 @@ class Job:
             return await self._settle([Verdict(message) for message in messages], {})
         operations = Operations(skip_duplicates=True)
         operations.ack(messages)
+        if not messages:        # all of a batch have other verdicts: no acknowledgment names the lease
+            operations.require(self.messages[0])
         for push in pushes:
             operations.add(push)
         while self._waits():
@@ -144,7 +154,7 @@ class Job:
                 return True
             except Unavailable as error:
                 operations.doubted |= error.may_be_done
-                log.warning("worker %s: %s", self.worker.name, error)
+                await self._unavailable(error)
             except TransactionRefused as error:
                 if error.reason == "rejected_ack":
                     log.warning("worker %s: nothing of message %s counts, it is delivered again: %s", self.worker.name,
@@ -163,6 +173,13 @@ class Job:
         await self._settle([self._verdict(message, error) for message in messages],
                            {id(message): error for message in messages})
 
+    async def _failed(self, messages: Sequence[Message], error: Exception) -> None:
+        """Counts a failure of messages whose verdict could not be made or handed in, for example because of an infinite
+        delay. error: the reason."""
+        log.error("worker %s: a job of queue %s failed", self.worker.name, self.worker.queue, exc_info=error)
+        await self._settle([Verdict(message, "failed", described(error)) for message in messages],
+                           {id(message): error for message in messages})
+
     async def _give_back(self, messages: Sequence[Message]) -> None:
         """Has messages delivered again at once, to others."""
         await self._settle([Verdict(message, "retry") for message in messages], {})
@@ -176,7 +193,7 @@ class Job:
                 settled = await self._client.perform(settle(verdicts, doubted))
             except Unavailable as error:
                 doubted |= error.may_be_done
-                log.warning("worker %s: %s", self.worker.name, error)
+                await self._unavailable(error)
                 continue
             except (LeaseLost, NotSettled) as error:
                 log.warning("worker %s: %s", self.worker.name, error)
@@ -189,6 +206,12 @@ class Job:
                     await self._died(one, causes.get(id(one.verdict.message)))
             return not any(one.released for one in settled)
         return not verdicts
+
+    async def _unavailable(self, error: Unavailable) -> None:
+        """Pauses before the next attempt, not shorter than the server asked for."""
+        log.warning("worker %s: %s", self.worker.name, error)
+        if self._lease is not None:
+            await self._lease.pause(max(PAUSE, error.retry_after))
 
     def _waits(self) -> bool:
         """Whether an unanswered request is worth another attempt: the messages are still those of this process."""

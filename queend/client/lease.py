@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 
 from .aio import AsyncClient
-from .errors import LeaseLost, QueendError
+from .errors import LeaseLost
 from .message import Message
 
 SHARE = 3       # a lease is extended after this part of its length
@@ -29,6 +29,10 @@ class Lease:
         """Whether the server still keeps the messages for this process, as far as this process can know."""
         return time.monotonic() < self._end
 
+    async def pause(self, seconds: float) -> None:
+        """Waits so long, at most until the lease ends as far as this process knows."""
+        await asyncio.sleep(max(0.0, min(seconds, self._end - time.monotonic())))
+
     def close(self) -> None:
         """Ends the extensions."""
         self._keeper.cancel()
@@ -42,8 +46,9 @@ class Lease:
                 await asyncio.wait_for(self._client.extend(self._message, self._seconds), self._end - sent)
             except LeaseLost:
                 break
-            except (QueendError, asyncio.TimeoutError) as error:    # until it has ended
-                log.warning("queue %s: the lease cannot be extended: %s", self._message.queue, error)
+            except Exception as error:      # tried again until it has ended, and then it counts as lost
+                log.warning("queue %s: the lease cannot be extended: %s", self._message.queue,
+                            str(error) or type(error).__name__)
                 await asyncio.sleep(max(0.0, min(1.0, self._end - time.monotonic())))
                 continue
             self._end = sent + self._seconds

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
 from datetime import date, datetime
 from decimal import Decimal
@@ -55,11 +55,11 @@ def typed(handler: Handler, make: Make | None) -> Handler:
 
     async def coroutine(argument: Message | Sequence[Message], context: Context) -> None:
         if (found := arguments(argument, context)) is not None and (result := handler(*found)) is not None:
-            await result
+            return await result
 
-    def function(argument: Message | Sequence[Message], context: Context) -> None:
-        if (found := arguments(argument, context)) is not None:
-            handler(*found)
+    def function(argument: Message | Sequence[Message], context: Context) -> Awaitable[None] | None:
+        """Returns what the handler returns: only what is run may be None."""
+        return None if (found := arguments(argument, context)) is None else handler(*found)
 
     wrapped = coroutine if is_coroutine(handler) else function
     wrapped.__name__ = str(getattr(handler, "__name__", "handler"))

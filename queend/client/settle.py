@@ -35,7 +35,7 @@ class Verdict:
         if self.message.group is not None:
             item["consumerGroup"] = self.message.group
         if self.error is not None:
-            item["error"] = self.error
+            item["error"] = self.error.encode(errors="backslashreplace").decode()
         if self.delay is not None:
             item["delayMs"] = milliseconds(self.delay)
         return item
@@ -70,8 +70,9 @@ def settle(wanted: Sequence[Verdict], doubted: bool = False) -> Steps[list[Settl
     if not wanted:
         return []
     found, repeated = yield from _settle(wanted, lease=True)
-    if repeated or doubted:
-        ended = [place for place, one in enumerate(found) if one.error and one.error.startswith(LEASE_ENDED)]
+    ended = [place for place, one in enumerate(found)
+             if (doubted or place in repeated) and one.error and one.error.startswith(LEASE_ENDED)]
+    if ended:
         done = [place for place in ended if found[place].verdict.status == "completed"]
         for place in ended:
             found[place] = Settled(found[place].verdict, released=True)
@@ -87,18 +88,19 @@ def settle(wanted: Sequence[Verdict], doubted: bool = False) -> Steps[list[Settl
     return found
 
 
-def _settle(wanted: Sequence[Verdict], lease: bool) -> Steps[tuple[list[Settled], bool]]:
-    """Returns the results of one request for each consumer group, and whether an attempt before an answered one may
-    have taken effect. The group stands beside the list: the server reads it there alone."""
+def _settle(wanted: Sequence[Verdict], lease: bool) -> Steps[tuple[list[Settled], set[int]]]:
+    """Returns the results of one request for each consumer group, and the places of the verdicts for which an attempt
+    before the answered one may have taken effect. The group stands beside the list: the server reads it there alone."""
     found: dict[int, Settled] = {}
-    repeated = False
+    repeated: set[int] = set()
     for group in dict.fromkeys(verdict.message.group for verdict in wanted):
         places = [place for place, verdict in enumerate(wanted) if verdict.message.group == group]
         body: dict[str, Any] = {"acknowledgments": [wanted[place].item(lease) for place in places]}
         if group is not None:
             body["consumerGroup"] = group
         reply = yield Call("POST", "/api/v1/ack/batch", body=encoded(body))
-        repeated |= reply.repeated
+        if reply.repeated:
+            repeated.update(places)
         for place, one in zip(places, reply.json, strict=True):
             found[place] = Settled(wanted[place], bool(one.get("dlq")), bool(one.get("leaseReleased")),
                                    None if one["success"] else one.get("error") or "refused")

@@ -150,7 +150,7 @@ class Client:
         attempts = self.settings.attempts(call, time.monotonic())
         renewed = False
         while True:
-            url, token = self._servers.url, text_of(self._token)
+            url, token = self._servers.url, text_of(self._token, attempts.may_be_done)
             request = self.settings.request(self._http, url, call, token, attempts.seconds(time.monotonic()))
             pause: float | None
             status: int | None = None
@@ -159,7 +159,7 @@ class Client:
             except httpx.RequestError as error:
                 pause = attempts.failed(time.monotonic(), error, was_sent(error))
             else:
-                if answer.status == 401 and not renewed and text_of(self._token) != token:
+                if answer.status == 401 and not renewed and text_of(self._token, attempts.may_be_done) != token:
                     renewed = True      # it was replaced on the way
                     continue
                 pause = attempts.answered(time.monotonic(), answer)

@@ -6,6 +6,8 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Union
 
+from .errors import Unavailable
+
 
 class File:
     """A token in a file, read again whenever the file changes."""
@@ -37,14 +39,29 @@ def checked(text: str) -> str:
     return text
 
 
-def text_of(source: Token) -> str:
-    """Returns the token of a source; an empty text for none."""
-    return "" if source is None else source if isinstance(source, str) else source()
-
-
-async def awaited_text_of(source: AsyncToken) -> str:
-    """Returns the token of a source; an empty text for none."""
+def text_of(source: Token, may_be_done: bool = False) -> str:
+    """Returns the token of a source; an empty text for none. may_be_done: an attempt with an earlier token may have
+    taken effect. Raises Unavailable if the source has no token now."""
     if source is None or isinstance(source, str):
         return source or ""
-    text = source()
-    return text if isinstance(text, str) else await text
+    try:
+        return source()
+    except failures(source) as error:
+        raise Unavailable(f"no token: {error or type(error).__name__}", may_be_done=may_be_done) from error
+
+
+async def awaited_text_of(source: AsyncToken, may_be_done: bool = False) -> str:
+    """Returns the token of a source; an empty text for none. may_be_done: an attempt with an earlier token may have
+    taken effect. Raises Unavailable if the source has no token now."""
+    if source is None or isinstance(source, str):
+        return source or ""
+    try:
+        text = source()
+        return text if isinstance(text, str) else await text
+    except failures(source) as error:
+        raise Unavailable(f"no token: {error or type(error).__name__}", may_be_done=may_be_done) from error
+
+
+def failures(source: object) -> type[Exception]:
+    """Returns the exceptions of a source that mean: no token now. A file with a wrong token stays wrong."""
+    return OSError if isinstance(source, File) else Exception

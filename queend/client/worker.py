@@ -12,7 +12,7 @@ from .attempts import Backoff
 from .handlers import Handler, Middleware, is_coroutine
 from .link import TLS, URLs
 from .payload import Make, typed
-from .pop import Start
+from .pop import LONGEST, Start
 from .run import Run
 from .token import AsyncToken, File
 
@@ -44,6 +44,8 @@ class Worker:
         for name in ("concurrency", "lease", "prefetch"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1")
+        if not 0 < self.poll <= LONGEST:
+            raise ValueError(f"poll must be above 0 and at most {LONGEST:g} seconds, not {self.poll}")
         if self.batch is not None and self.batch < 1:
             raise ValueError("batch must be at least 1")
 

@@ -13,9 +13,12 @@ from dataclasses import dataclass, field
 import psycopg
 from psycopg_pool import AsyncConnectionPool
 
+from .fair_semaphore import SHARE, Share
+
 TICK_S = 0.03
 READS_MOST = 1000          # most reads that wait at once
 PARTITIONS_MOST = 4000     # most partitions that they wait for together
+SHARE_OF_ONE = 0.75        # of both bounds, for the reads of one address
 HEADS = "SELECT queend.heads(%s::text[], %s::text[])"
 
 Heads = dict[tuple[str, str], int]
@@ -24,6 +27,7 @@ Heads = dict[tuple[str, str], int]
 @dataclass(eq=False)
 class _Hold:
     heads: Heads
+    share: Share
     not_before: float
     expires_s: float             # by the wall clock
     changed: asyncio.Future = field(default_factory=lambda: asyncio.get_running_loop().create_future())
@@ -42,14 +46,15 @@ class Holds:
     async def wait(self, heads: Heads, deadline: float, pause: float = 0.0, cuts: int | None = None,
                    expires_s: float = math.inf) -> bool:
         """Returns True once a head (by queue and partition) changed, but not before `pause` seconds are over. Returns
-        False when the loop's clock reaches `deadline`; at once if too many wait already or after `release`. cuts: the
-        count when the read began; returns False if `cut` was called since. expires_s: expiry of the read's token by the
-        wall clock, since the epoch; returns False once it has passed, also if that clock was set forward."""
+        False when the loop's clock reaches `deadline`; at once if too many wait already, of all or of the address, or
+        after `release`. cuts: the count when the read began; returns False if `cut` was called since. expires_s: expiry
+        of the read's token by the wall clock, since the epoch; returns False once it has passed, also if that clock was
+        set forward."""
         loop = asyncio.get_running_loop()
-        if self._released or cuts not in (None, self.cuts) or len(self._held) >= READS_MOST or sum(
-            len(h.heads) for h in self._held) + len(heads) > PARTITIONS_MOST:
+        share = SHARE.get()
+        if self._released or cuts not in (None, self.cuts) or not self._has_room(share, len(heads)):
             return False
-        hold = _Hold(heads, loop.time() + pause, expires_s)
+        hold = _Hold(heads, share, loop.time() + pause, expires_s)
         self._held.add(hold)
         if self._watcher is None:
             self._watcher = asyncio.create_task(self._watch(), name="holds", context=Context())      # of no client
@@ -60,6 +65,12 @@ class Holds:
             return False
         finally:
             self._held.discard(hold)
+
+    def _has_room(self, share: Share, partitions: int) -> bool:
+        own = [hold for hold in self._held if hold.share == share]
+        return all(len(holds) < part * READS_MOST and
+                   sum(len(hold.heads) for hold in holds) + partitions <= part * PARTITIONS_MOST
+                   for holds, part in ((self._held, 1), (own, SHARE_OF_ONE)))
 
     def release(self) -> None:
         """Answers all waiting reads, and every later one at once: the daemon is stopping."""

@@ -309,15 +309,18 @@ cdef class Core:
         cdef BridgeCall* c = bridge_shift()
         cdef Request* r
         out = []
-        while c != NULL:
-            r = c.r
-            if c.held:
-                out.append((c.token, "", slice_bytes(r.path), b"", [], slice_bytes(gate_token(r)),
-                            (<bytes>c.client).decode()))
-            else:
-                out.append((c.token, METHODS[r.method], slice_bytes(r.path), slice_bytes(r.query),
-                            header_pairs(r.headers_raw), slice_bytes(r.body), (<bytes>c.client).decode()))
-            c = bridge_shift()
+        try:
+            while c != NULL:
+                r = c.r
+                if c.held:
+                    out.append((c.token, "", slice_bytes(r.path), b"", [], slice_bytes(gate_token(r)),
+                                (<bytes>c.client).decode()))
+                else:
+                    out.append((c.token, METHODS[r.method], slice_bytes(r.path), slice_bytes(r.query),
+                                header_pairs(r.headers_raw), slice_bytes(r.body), (<bytes>c.client).decode()))
+                c = bridge_shift()
+        finally:
+            bridge_copied()
         return out
 
     def bridge_wanted(self, uint64_t token):

@@ -35,7 +35,7 @@ from .address import taken
 from .core_settings import core_settings
 from .reload import reload
 from .secure import secure
-from .systemd import notify, notify_address, watchdog_seconds
+from .systemd import extend_start, notify, notify_address, watchdog_seconds
 
 DATABASE_WAIT_S = 60.0
 LOCKS_WAIT_S = 5.0       # how long a migration may wait for its locks before the daemon serves without the database
@@ -78,6 +78,12 @@ def _unknown(host: str) -> bool:
 def reachable(bound: str) -> str:
     """Returns an address under which this machine reaches what listens at `bound`."""
     return {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}.get(bound, bound)
+
+
+def tell_end(task: asyncio.Task) -> None:
+    """Logs that a task of the daemon ended by an error. What it did is not done any more."""
+    if not task.cancelled() and (error := task.exception()):
+        log.line("error", "task_ended", repr(error), task=task.get_name())
 
 
 class StartError(RuntimeError):
@@ -134,6 +140,7 @@ class Supervisor:
         loop.add_signal_handler(signal.SIGHUP, (stop if os.isatty(0) else self.again).set)
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stop.set)
+        self.starting = asyncio.create_task(extend_start())
         try:
             local = await self._embed(stop)
             # Migrations may take longer than a request may.
@@ -147,6 +154,7 @@ class Supervisor:
                 raise StartError(self.unreachable)
             return await self._serve(local, target, identity, stop)
         finally:
+            self.starting.cancel()
             if self.embedded:
                 self.embedded.stop()
                 log.line("debug", "database_stopped")
@@ -256,6 +264,7 @@ class Supervisor:
                 core.accept()
             except OSError as error:
                 raise StartError(str(error)) from None
+            self.starting.cancel()
             status = f"STATUS=serving on port {port}"
             notify("READY=1", status if ready else f"{status}; the database is unavailable")
             bound, alone = core.address()
@@ -263,14 +272,15 @@ class Supervisor:
                 log.line("warn", "open_to_network", f"everyone who reaches {bound} port {port} can read, change and "
                                                     "delete all data, because authentication is off; set JWT_ENABLED, "
                                                     "or HOST=127.0.0.1")
-            tasks = [asyncio.create_task(self._tell(bound, port, ready or not there)),
-                     asyncio.create_task(self._beat()), asyncio.create_task(self._watch_database()),
-                     asyncio.create_task(self._reload(control)),
-                     asyncio.create_task(self._adopt(folder))]
+            tasks = [asyncio.create_task(one, name=one.__name__.lstrip("_")) for one in (
+                self._tell(bound, port, ready or not there), self._beat(), self._watch_database(),
+                self._reload(control), self._adopt(folder))]
             if not there:
                 log.line("warn", "without_database",
                          "pushes go into the failover buffer until PostgreSQL is available")
                 tasks.append(asyncio.create_task(self._take_up(target, folder, control, stop, status)))
+            for task in tasks:
+                task.add_done_callback(tell_end)
             await stop.wait()
             notify("STOPPING=1")
             begin = time.monotonic()
@@ -388,6 +398,10 @@ class Supervisor:
                     await self._await_served(self.embedded)
                 await self._await_end(self.embedded)
                 log.line("error", "database_died", f"see {self.embedded.log}")
+            except OSError as error:      # no descriptor is left, for example; the server may run
+                log.line("error", "database_not_watched", str(error))
+                await asyncio.sleep(RESTART_MOST_S)
+                continue
             except EmbeddedError as error:
                 self.served_at = None
                 if time.monotonic() - told >= AGAIN_S:

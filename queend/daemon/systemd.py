@@ -1,8 +1,11 @@
 """systemd's readiness protocol: datagrams to $NOTIFY_SOCKET. Without systemd every call does nothing."""
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
+
+EXTEND_S, EXTENDED_S = 20.0, 60.0      # between two requests for more time, and the time that each asks for
 
 
 def notify_address() -> bytes:
@@ -21,6 +24,14 @@ def notify(*states: str) -> None:
             sender.sendto("\n".join(states).encode(), address)
         except OSError:
             pass  # serve on if the manager is gone
+
+
+async def extend_start() -> None:
+    """Asks for more time again and again, until it is cancelled: a recovery of the embedded server or a migration may
+    take longer than TimeoutStartSec."""
+    while True:
+        await asyncio.sleep(EXTEND_S)
+        notify(f"EXTEND_TIMEOUT_USEC={EXTENDED_S * 1e6:.0f}")
 
 
 def watchdog_seconds() -> float | None:

@@ -309,9 +309,13 @@ class Embedded:
             return
         try:
             stale_processes.end(self.data, timeout, reap=server.poll)
+            # The server is not found in its folder if it has just been started, or if /proc hides it.
+            for number, seconds in ((signal.SIGINT, timeout), (signal.SIGQUIT, stale_processes.IMMEDIATE_S)):
+                if server.poll() is None:
+                    server.send_signal(number)
+                    with contextlib.suppress(subprocess.TimeoutExpired):
+                        server.wait(seconds)
         finally:
-            with contextlib.suppress(subprocess.TimeoutExpired):      # one that has not come as far as its folder
-                server.wait(1)
             server.kill()
             server.wait()
 

@@ -3,14 +3,18 @@
 A process belongs to a cluster if it is called postgres or initdb and its working directory is the cluster's folder, or
 it has that folder open, as every process that we start has from the beginning. A number in a file, or a name alone,
 proves nothing.
+
+Root without CAP_SYS_PTRACE, as in most containers, may not see working directories of other accounts' processes. It
+looks with the file system ids of the account then.
 """
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +24,8 @@ IMMEDIATE_S = 5.0     # for an immediate one: the server gives its own processes
 ORPHANS_S = 2.0       # for processes whose server is gone
 GONE_S = 10.0         # for killed processes: their memory is given back
 STUCK_S = 0.5         # a server that looks stuck for so long counts as stuck
+PR_SET_PDEATHSIG, PR_GET_PDEATHSIG, PR_GET_DUMPABLE, PR_SET_DUMPABLE = 1, 2, 3, 4
+_libc = ctypes.CDLL(None)
 
 
 class LeftoverError(RuntimeError):
@@ -94,13 +100,41 @@ def _look(pid: str, here: tuple[int, int]) -> Process | None:
     """Returns the process if it is one of the cluster's."""
     proc = Path("/proc", pid)
     try:
-        if (proc / "comm").read_text().strip() not in PROGRAMS or not _in_folder(proc, here):
+        if (proc / "comm").read_text().strip() not in PROGRAMS:
+            return None
+        try:
+            ours = _in_folder(proc, here)
+        except PermissionError:
+            with _as_its_account(proc):
+                ours = _in_folder(proc, here)
+        if not ours:
             return None
         parent = int((proc / "stat").read_text().rpartition(")")[2].split()[1])
         title = (proc / "cmdline").read_bytes().rstrip(b"\0 ").decode(errors="replace")
     except (OSError, ValueError, IndexError):      # it has just ended, or belongs to another account
         return None
     return Process(int(pid), parent, title)
+
+
+@contextmanager
+def _as_its_account(proc: Path) -> Iterator[None]:
+    """Gives this thread the file system ids of the account of a process, if it is root's. Such a change makes the
+    kernel forget the signal at the end of the parent, and whether memory may be dumped; both are put back."""
+    owner = proc.stat()
+    if os.geteuid() != 0 or owner.st_uid == 0:
+        raise PermissionError
+    at_end, dumpable = ctypes.c_int(0), _libc.prctl(PR_GET_DUMPABLE, 0, 0, 0, 0)
+    _libc.prctl(PR_GET_PDEATHSIG, ctypes.byref(at_end), 0, 0, 0)
+    try:
+        _libc.setfsgid(owner.st_gid)
+        _libc.setfsuid(owner.st_uid)
+        yield
+    finally:
+        _libc.setfsuid(0)
+        _libc.setfsgid(os.getegid())
+        _libc.prctl(PR_SET_PDEATHSIG, at_end.value, 0, 0, 0)
+        if dumpable == 1:
+            _libc.prctl(PR_SET_DUMPABLE, 1, 0, 0, 0)
 
 
 def _in_folder(proc: Path, here: tuple[int, int]) -> bool:

@@ -33,6 +33,7 @@ FORMAT = 1
 TABLES = "queend"
 SURFACE = ("queen", "queen_streams")      # created again by every release (sql/queen)
 FACTS = {"made": str, "postgres": int, "sha256": str, "bytes": int, "buffers": int}
+LIVE = ("lock", "wanted", "adopter")      # of a buffer: what running daemons tell each other
 FILE = {"file": str, "bytes": int, "sha256": str}      # of the failover buffer
 Heard = Callable[[float], None]      # called with the number of further bytes
 
@@ -220,24 +221,32 @@ def words(conninfo: str) -> tuple[str, dict[str, str]]:
 
 
 def _copy_buffers(root: Path, target: Path) -> tuple[int, list[dict[str, Any]]]:
-    """Copies the folders that hold messages, while daemons may write and drain them. Returns how many there are, and
-    name, size and checksum of each file."""
-    count, files = 0, []
-    for folder in folders(root) if root.is_dir() else []:
-        if not any(folder.glob("*.seg")) and not (folder / "quarantine").exists():
-            continue
-        into = target / str(count)
-        into.mkdir(mode=0o700, parents=True)
-        for file in sorted(folder.iterdir()):
-            if file.name == "lock" or file.suffix == ".new":
+    """Copies the folders that hold messages, while daemons may write, drain and adopt them. Returns how many there are,
+    and name, size and checksum of each file. An adopter moves segments to a folder that may have been read before, so
+    all folders are read again until no segment is new."""
+    files: list[dict[str, Any]] = []
+    copies: dict[Path, Path] = {}      # by folder
+    done: set[Path] = set()
+    passes, more = 0, root.is_dir()
+    while more or passes == 1:
+        passes, more = passes + 1, False
+        for folder in folders(root):
+            if not any(folder.glob("*.seg")) and not (folder / "quarantine").exists():
                 continue
-            try:
-                size, mark = copy(file, into / file.name)
-            except FileNotFoundError:
-                continue      # drained meanwhile: its messages are in the dump
-            files.append({"file": f"{count}/{file.name}", "bytes": size, "sha256": mark})
-        count += 1
-    return count, files
+            if folder not in copies:
+                copies[folder] = target / str(len(copies))
+                copies[folder].mkdir(mode=0o700, parents=True)
+            for file in sorted(folder.iterdir()):
+                if file in done or file.name in LIVE or file.suffix == ".new":
+                    continue
+                more = more or file.suffix == ".seg"
+                try:
+                    size, mark = copy(file, copies[folder] / file.name)
+                except FileNotFoundError:
+                    continue      # moved, or drained meanwhile: then its messages are in the dump
+                done.add(file)
+                files.append({"file": f"{copies[folder].name}/{file.name}", "bytes": size, "sha256": mark})
+    return len(copies), files
 
 
 def copy(source: Path, target: Path, links: int | None = None) -> tuple[int, str]:

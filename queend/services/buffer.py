@@ -92,6 +92,7 @@ class Folder:
             if lock is None:
                 continue
             self.path, self.lock = path, lock
+            (path / "wanted").unlink(missing_ok=True)
             _await_adopter(path)
             _note(path / "owner", self.owner)
             self.found = set(path.glob("*.seg"))
@@ -175,7 +176,7 @@ class Folder:
         if any(self.path.glob("*.seg")):
             return      # the last moved segment is not stored yet, or this daemon buffers
         numbers = sorted(int(one.stem) for one in path.glob("*.seg") if one.stem.isdigit())
-        if numbers and not (path / "wanted").exists():
+        if numbers and not _wanted(path):
             _note(path / "adopter", self.path.name)
             offer(str(path), numbers[0])
             return
@@ -258,6 +259,14 @@ def take(path: Path) -> int | None:
         os.close(lock)
         return None
     return lock
+
+
+def _wanted(path: Path) -> bool:
+    """Returns whether the owner of a folder waits for it. An owner that was killed while it waited leaves the file."""
+    try:
+        return abs(time.time() - (path / "wanted").stat().st_mtime) < 2 * RETURN_S
+    except FileNotFoundError:
+        return False
 
 
 def _await_adopter(path: Path) -> None:

@@ -50,18 +50,25 @@ class Eraser(Running):
         self.pool, self.settings = pool, settings
 
     async def _run(self) -> None:
-        after = 0
+        after, refused = 0, False
         while True:
             try:
-                after = await self._look(after)
+                refused = refused and after > 0      # of this walk
+                after, some = await self._look(after)
+                refused = refused or some
                 self._done("erase_failed")
+                if not after and not refused:
+                    self._done("erase_refused")
             except psycopg.Error as error:
                 self._failed("erase_failed", error)
+                after = 0
             if not after:
                 await self._rest(POLL_S)
 
-    async def _look(self, after: int) -> int:
-        """Settles the next partitions behind this one. Returns the last of them, 0 at the end."""
+    async def _look(self, after: int) -> tuple[int, bool]:
+        """Settles the next partitions behind this one. Returns the last of them, 0 at the end, and whether one was
+        refused."""
+        refused = False
         async with self.pool.connection() as connection:
             parts = [part for part, in await (await connection.execute(WAITS, (after, PARTITIONS))).fetchall()]
             for part in parts:
@@ -69,7 +76,8 @@ class Eraser(Running):
                     await self._settle(connection, part)
                 except ValueError as error:      # a row of unknown format: the others do not wait for it
                     self._failed("erase_refused", error, partition=part)
-        return parts[-1] if len(parts) == PARTITIONS else 0
+                    refused = True
+        return parts[-1] if len(parts) == PARTITIONS else 0, refused
 
     async def _settle(self, connection: psycopg.AsyncConnection, part: int) -> None:
         """Settles a partition with a transaction for each step, so that the partition is never locked for long."""

@@ -290,7 +290,9 @@ class Metrics(Running):
                 async with self.pool.connection() as connection:
                     await self._hear(connection)
                     for bucket in list(self._minutes):
-                        one = self._minutes.pop(bucket)       # later counts are another share of it
+                        # later counts are another share of it; the oldest may have been merged meanwhile
+                        if (one := self._minutes.pop(bucket, None)) is None:
+                            continue
                         try:
                             await self._write(connection, bucket, one)
                         except BaseException:

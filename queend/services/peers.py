@@ -73,23 +73,20 @@ class Peers(Running):
         if self.on:
             super().open()
 
-    async def close(self) -> None:
-        await super().close()
-        for link in self.links:
-            await link.close()
-
     async def _run(self) -> None:
         from .._core import peers_fileno
 
-        self.links = [Link(url, self.settings.peer_notify_batch_ms / 1000) for url in self.urls]
         loop = asyncio.get_running_loop()
         loop.add_reader(peers_fileno(), self._take)
+        self.links = [Link(url, self.settings.peer_notify_batch_ms / 1000) for url in self.urls]
         try:
             while True:
                 await self._resolve()
                 await asyncio.sleep(RESOLVE_S)
         finally:
             loop.remove_reader(peers_fileno())
+            for link in self.links:
+                await link.close()
 
     def _take(self) -> None:
         from .._core import peers_take
@@ -119,7 +116,7 @@ class Peers(Running):
         """Returns its addresses; the earlier ones while no server resolves the name."""
         try:
             known = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_DGRAM)
-        except OSError as error:
+        except (OSError, UnicodeError) as error:      # UnicodeError: it cannot be the name of a host
             if host not in self._unknown:
                 log.line("warn", "peer_unknown", f"{host}: {error}")
             self._unknown.add(host)
@@ -171,7 +168,7 @@ class Link:
             packets, self._waiting = self._waiting, []
             try:
                 await loop.run_in_executor(self._thread, self._post, b"".join(packets))
-            except (OSError, http.client.HTTPException) as error:
+            except (OSError, ValueError, http.client.HTTPException) as error:
                 self.failed += 1
                 if not self.failing:
                     log.line("warn", "peer_not_told", f"{self.url}: {type(error).__name__}: {error}")

@@ -3,12 +3,18 @@ from __future__ import annotations
 
 import asyncio
 import time
+import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from .. import log
 from ..postgres.session import on_one_line, told
+
+BROKEN = "service_broken"      # log event: an error that the service does not expect, a fault of queend
+AGAIN_S = 5.0                  # then it begins again
+SOUND_S = 60.0                 # once it runs for so long without such an error, the doctor forgets the last one
 
 
 @dataclass(frozen=True)
@@ -23,7 +29,8 @@ class Failing:
 
 
 class Running:
-    """Base of services; their work is `_run`, which is cancelled in the end."""
+    """Base of services; their work is `_run`, which is cancelled in the end. If it ends by an error, it is logged and
+    begins again."""
 
     failing: Mapping[str, Failing] = {}      # by the log event of the failure; read by the doctor
     _task: asyncio.Task | None = None
@@ -41,7 +48,8 @@ class Running:
         """Sleeps so long. Returns True if it was woken earlier."""
         assert self._woken is not None
         try:
-            await asyncio.wait_for(self._woken.wait(), max(0.0, seconds))
+            async with asyncio.timeout(max(0.0, seconds)):      # wait_for of Python 3.11 can lose a cancellation
+                await self._woken.wait()
         except TimeoutError:
             return False
         self._woken.clear()
@@ -69,9 +77,24 @@ class Running:
         if event in self.failing:
             self.failing = {name: one for name, one in self.failing.items() if name != event}
 
+    async def _live(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            sound = loop.call_later(SOUND_S, self._done, BROKEN)
+            try:
+                await self._run()
+                return
+            except Exception as error:  # noqa: BLE001
+                place = traceback.extract_tb(error.__traceback__)[-1]
+                self._failed(BROKEN, f"{type(error).__name__}: {error}", service=type(self).__name__.lower(),
+                             line=f"{Path(place.filename).name}:{place.lineno}")
+            finally:
+                sound.cancel()
+            await asyncio.sleep(AGAIN_S)
+
     def open(self) -> None:
         self._woken = asyncio.Event()
-        self._task = asyncio.create_task(self._run(), name=type(self).__name__.lower())
+        self._task = asyncio.create_task(self._live(), name=type(self).__name__.lower())
 
     async def close(self) -> None:
         if self._task is not None:

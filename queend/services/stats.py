@@ -93,6 +93,7 @@ class Stats(Running):
                                              walk_s=self.interval * WALK if age < NEVER else NEVER)
                             await self._leader.rows(NOTE)
                         await self._leader.rest()
+                    self._done("stats_failed")
             except psycopg.Error as error:
                 self._failed("stats_failed", error)
                 await self._leader.leave()

@@ -31,7 +31,7 @@ class Summary(Running):
 
     def __init__(self, pool: AsyncConnectionPool):
         self.pool = pool
-        self._done: int | None = None      # ranges known to be summarized; None: no look yet
+        self._full: int | None = None      # ranges known to be summarized; None: no look yet
 
     async def _run(self) -> None:
         while True:
@@ -51,8 +51,8 @@ class Summary(Running):
         nothing during a vacuum."""
         async with self.pool.connection() as connection:
             (full,) = await (await connection.execute(FULL)).fetchone()
-            if self._done is not None and full <= self._done:
-                self._done = full      # fewer: the table was rewritten
+            if self._full is not None and full <= self._full:
+                self._full = full      # fewer: the table was rewritten
                 return
             (busy,) = await (await connection.execute(BUSY)).fetchone()
             if busy:
@@ -61,10 +61,10 @@ class Summary(Running):
                 # The lock is that of a vacuum. The vacuum must not be waited for, nor be cancelled for waiting too
                 # long.
                 await connection.execute("SET LOCAL lock_timeout = '100ms'")
-                if self._done is None:
+                if self._full is None:
                     await connection.execute("SELECT brin_summarize_new_values('queend.log_by_time')")
                 else:
-                    full = min(full, self._done + RANGES)
+                    full = min(full, self._full + RANGES)
                     await connection.execute("SELECT brin_summarize_range('queend.log_by_time', r * %s) FROM "
-                                             "generate_series(%s::bigint, %s) AS r", (PAGES, self._done, full - 1))
-            self._done = full
+                                             "generate_series(%s::bigint, %s) AS r", (PAGES, self._full, full - 1))
+            self._full = full

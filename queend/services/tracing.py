@@ -65,7 +65,7 @@ class Tracing(Running):
             batch = found[i:i + BATCH]
             try:
                 await asyncio.to_thread(self._post, self.body(batch))
-            except (OSError, http.client.HTTPException) as error:
+            except (OSError, ValueError, http.client.HTTPException) as error:
                 self.failed += len(found) - i
                 if not self._told:
                     log.line("warn", "traces_not_sent", f"{type(error).__name__}: {error}")

@@ -19,7 +19,7 @@ from ..postgres.migrate import MigrationError, migrate_over
 from .copy_target import UNREACHABLE, Address, Crowded, Cut, Work
 
 # names that clients know → tables left empty
-EXCLUDABLE = {"messages": ("log", "late_ids", "holes", "addressed", "unlisted", "outbox"),
+EXCLUDABLE = {"messages": ("log", "late_ids", "holes", "addressed", "schedule", "unlisted", "outbox"),
               "dead_letter_queue": ("dead_letters", "dead_bodies"), "message_traces": ("traces", "trace_names"),
               "message_trace_names": (), "messages_consumed": (), "stats": (), "stats_history": (),
               "retention_history": ("retention_history",), "system_metrics": (), "worker_metrics": (),
@@ -32,10 +32,11 @@ COUNTED = {"queues": "SELECT count(*) FROM queend.queues", "partitions": "SELECT
            "dead_letter_queue": "SELECT count(*) FROM queend.dead_letters",
            "retention_history": "SELECT count(*) FROM queend.retention_history",
            "message_traces": "SELECT count(*) FROM queend.traces"}
-# all tables that are kept: no figures that are computed again, no records of the migrations
+# Tables that are copied. Figures are computed again, and records of migrations belong to the target. A copy replaces
+# the rows of name_counts, so it comes after the tables whose triggers count names.
 TABLES = """SELECT c.relname FROM pg_class c
      WHERE c.relnamespace = 'queend'::regnamespace AND c.relkind = 'r' AND c.relpersistence = 'p'
-        AND c.relname <> 'schema_migrations' ORDER BY c.relname"""
+        AND c.relname <> 'schema_migrations' ORDER BY c.relname = 'name_counts', c.relname"""
 COLUMNS = """SELECT attname FROM pg_attribute
      WHERE attrelid = %s::regclass AND attnum > 0 AND NOT attisdropped AND attgenerated = '' ORDER BY attnum"""
 SEQUENCES = """SELECT s.seqrelid::regclass::text, a.attrelid::regclass::text, a.attname
@@ -43,7 +44,7 @@ SEQUENCES = """SELECT s.seqrelid::regclass::text, a.attrelid::regclass::text, a.
      JOIN pg_attribute a ON a.attrelid = d.refobjid AND a.attnum = d.refobjsubid JOIN pg_class c ON c.oid = a.attrelid
      WHERE c.relnamespace = 'queend'::regnamespace"""
 # Offsets are never reused: if the messages stay behind, the target goes on where the source is.
-FLOORS = """COPY (SELECT p.id, queend.head(p.id) FROM queend.partitions p
+FLOORS = """COPY (SELECT p.id, queend.head(p.id), queend.now_us() FROM queend.partitions p
         WHERE queend.head(p.id) > 0) TO STDOUT (FORMAT binary)"""
 SESSION = f"{session.UNHURRIED} -c timezone=UTC"
 OCCUPIED = """SELECT n.nspname FROM pg_namespace n
@@ -264,7 +265,7 @@ def _table(work: Work, there: psycopg.Connection, here: psycopg.Connection, name
     with (there.cursor().copy(
         select or sql.SQL("COPY {} ({}) TO STDOUT (FORMAT binary)").format(table, columns)) as out,
           here.cursor().copy(sql.SQL("COPY {} ({}) FROM STDIN (FORMAT binary)").format(
-              table, sql.SQL("partition_id, floor") if select else columns)) as into):
+              table, sql.SQL("partition_id, floor, raised_at") if select else columns)) as into):
         for block in out:
             work.step()
             size += len(block)

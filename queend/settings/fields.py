@@ -271,12 +271,13 @@ class Figures(BaseSettings):
 class Failover(BaseSettings):
     """The failover buffer (docs/failover.md)."""
 
-    queend_buffer_bytes: int = size(1 << 30, "Failover buffer: maximum disk space; beyond: 503; 0: no buffer.")
+    queend_buffer_bytes: int = size(1 << 30, "Failover buffer: maximum disk space; beyond: 503; one client address can "
+                                             "use three quarters of it; 0: no buffer.")
     file_buffer_dir: Path | None = setting(None, "Failover buffer: directory. Default: `buffer` in QUEEND_DATA_DIR. "
                                                  "Each daemon uses a subdirectory of its own.")
     file_buffer_flush_ms: int = count(100, "Failover buffer: interval between two attempts to drain it.", "ms", ge=1)
     file_buffer_max_batch: int = count(4000, "Failover buffer: messages drained per "
-                                             "batch.", "messages", ge=1, le=20_000)
+                                             "batch.", "messages", ge=1, le=4000)
     queend_buffer_adopt_ms: int = count(30_000, "Failover buffer: another daemon with the same directory drains what a "
                                                 "stopped daemon left behind after this time; 0: only a daemon that "
                                                 "starts there does.", "ms", ge=0)

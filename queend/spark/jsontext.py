@@ -66,6 +66,8 @@ def _plain(column: pa.Array) -> pa.Array:
     if not _quoted(kind):
         return column.cast(pa.string())
     if pa.types.is_timestamp(kind):
+        if kind.tz:      # that of the session
+            column = column.cast(pa.timestamp(kind.unit, "UTC"))
         text = pc.strftime(column, "%Y-%m-%dT%H:%M:%SZ" if kind.tz else "%Y-%m-%dT%H:%M:%S")
     elif pa.types.is_string(kind) or pa.types.is_large_string(kind):
         text = _escaped(column.cast(pa.string()))

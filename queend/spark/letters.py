@@ -4,14 +4,17 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import uuid
 from typing import Any
 from urllib.parse import quote
 
 import pyarrow as pa
 from pyarrow import fs
 
-from .link import Link
+from .link import Link, Refused
 from .settings import SinkSettings
+
+PUSH, DEFAULT = "/api/v1/push?format=counts", "Default"
 
 
 def letter(table: pa.Table, at: int, row: int, where: dict[str, Any], error: str) -> dict[str, Any]:
@@ -29,8 +32,13 @@ def letter(table: pa.Table, at: int, row: int, where: dict[str, Any], error: str
     return {**said, "value": value}
 
 
+class NotStored(RuntimeError):
+    """A dead letter that the daemon did not store."""
+
+
 class Letters:
-    """The refused rows of one task. A repeated task writes the same."""
+    """The refused rows of one task. A repeated task writes the same letters, whatever the order of its rows, if they
+    have transaction ids."""
 
     def __init__(self, settings: SinkSettings, name: str):
         self.settings, self.name = settings, name
@@ -40,10 +48,21 @@ class Letters:
         if not self.settings.dead_queue:
             self.kept.append(one)
             return
-        key = hashlib.sha256(f"{self.name}\0{one['row']}".encode()).hexdigest()[:32]
-        item = {"queue": self.settings.dead_queue, "partition": one.get("partition") or "Default",
+        row = "\0".join(str(one.get(name)) for name in ("queue", "partition", "transactionId"))
+        key = uuid.uuid4().hex if one.get("transactionId") is None else hashlib.sha256(
+            f"{self.name}\0{row}".encode()).hexdigest()[:32]
+        item = {"queue": self.settings.dead_queue, "partition": one.get("partition") or DEFAULT,
                 "transactionId": f"refused-{key}", "payload": one}
-        link.ask("/api/v1/push?format=counts", {"items": [item]})
+        try:
+            said = link.json(PUSH, {"items": [item]})
+        except Refused as refused:
+            if refused.status != 400 or item["partition"] == DEFAULT:
+                raise
+            # The row may have been refused because of its partition.
+            said = link.json(PUSH, {"items": [{**item, "partition": DEFAULT}]})
+        if said["error"]:
+            raise NotStored(f"the dead-letter queue {self.settings.dead_queue!r} did not store row {one['row']} of "
+                            f"Spark partition {one.get('sparkPartition')}: {said}")
 
     def close(self) -> None:
         """Makes the file visible, as a whole or not at all."""
@@ -53,7 +72,8 @@ class Letters:
             fs.LocalFileSystem(), self.settings.dead_path)
         system.create_dir(folder, recursive=True)
         path = f"{folder}/{quote(self.name, safe='')}.ndjson"
-        with system.open_output_stream(path + ".part") as out:
+        part = f"{path}.{uuid.uuid4().hex}.part"    # a speculative copy of the task may write at the same time
+        with system.open_output_stream(part) as out:
             for one in self.kept:
                 out.write(json.dumps(one, ensure_ascii=False).encode() + b"\n")
-        system.move(path + ".part", path)
+        system.move(part, path)

@@ -60,7 +60,8 @@ class Sink:
         with ThreadPoolExecutor(self.lanes) as pool:
             try:
                 for first, table in self._tables(batches):
-                    wave = [(rows, piece, self._body(piece)) for rows, piece in self._split(first, table)]
+                    wave = [(rows, piece, self._body(piece) if piece.num_rows <= self.settings.rows else None)
+                            for rows, piece in self._split(first, table)]
                     self._take(under_way)
                     under_way = [pool.submit(self._send, link, *one) for link, one in zip(links, wave, strict=False)]
                 self._take(under_way)
@@ -130,10 +131,11 @@ class Sink:
     # ------------------------------------------------------------
 
     def _send(self, link: Link, rows: Any, table: pa.Table, body: pa.Buffer | None) -> Written:
-        """Sends rows and returns what was stored. rows: the number of the first row, or of each row."""
+        """Sends rows and returns what was stored. rows: the number of the first row, or of each row; body: the request
+        with all rows, None if it is not made yet or one request cannot have them all."""
         done = Written()
         todo = [(0, table.num_rows)]
-        window = table.num_rows
+        window = most = min(table.num_rows, self.settings.rows)     # a wave may have all its rows in one lane
         while todo:
             at, end = todo.pop()
             if end - at > window:
@@ -157,11 +159,11 @@ class Sink:
                 self._refuse(link, rows, table, bad, refused)
                 done.refused += 1
                 todo += [span for span in ((bad + 1, end), (at, bad)) if span[0] < span[1]]
-                window = max(WINDOW, bad - at)
+                window = min(max(WINDOW, bad - at), most)
                 body = None
                 continue
             body = None
-            window *= 2
+            window = min(2 * window, most)
             done.rows += said["queued"]
             done.duplicates += said["duplicate"]
             if said["error"]:

@@ -66,6 +66,7 @@ class FilteredReader(BatchReader):
         values = {one.value} if isinstance(one, EqualTo) else set(one.value) if isinstance(one, In) else None
         if values is None:
             return
+        values.discard(None)     # no name is null
         before = self.bounds.queues if name == "topic" else self.bounds.partitions
         values = values if before is None else values & before
         if name == "topic":

@@ -4,11 +4,18 @@
 -- Copies stored records of one partition into dead_letters; p_offset and p_error by place. Opens each row once, however
 -- many of its records become dead letters. Keeps the body of a compressed row as it is, once, in dead_bodies. The dead
 -- letters of such a row have a NULL payload. The transaction id of such a dead letter is found only in the body, unless
--- it is a UUID. Leaves out deleted records. Waits for deletions that are under way (partition_hold).
+-- it is a UUID. Leaves out deleted records. Waits for deletions that are under way (partition_hold). Each dead letter
+-- has the name of its group, also if the group is deleted before the transaction ends. Group 0 has no name. Error
+-- 40001: the group was deleted; a caller with an older catalogue version learns that when it tries again.
 CREATE OR REPLACE FUNCTION queend.dead_letter(p_part int, p_group int, p_offset bigint[], p_error text[], p_retries int)
 RETURNS void
 LANGUAGE plpgsql AS $$
+DECLARE
+    v_name text := (SELECT g.name FROM queend.consumer_groups g WHERE g.id = p_group);
 BEGIN
+    IF v_name IS NULL AND p_group <> 0 THEN
+        RAISE serialization_failure USING MESSAGE = 'the consumer group was deleted';
+    END IF;
     PERFORM pg_advisory_xact_lock_shared(1903519079, p_part);
     IF (SELECT c.holes FROM queend.catalog c) THEN
         SELECT array_agg(u.at ORDER BY u.ord), array_agg(u.error ORDER BY u.ord) INTO p_offset, p_error
@@ -36,11 +43,11 @@ BEGIN
                            ORDER BY x.base DESC LIMIT 1)),
     m AS MATERIALIZED (SELECT r.base + e.ord AS at, p.* FROM r CROSS JOIN LATERAL queend.meta_records(r.meta) AS e
                          CROSS JOIN LATERAL queend.meta_piece(e.piece) AS p)
-    INSERT INTO queend.dead_letters (queue_id, partition_id, group_id, record_offset, record_id, transaction_id,
-                                     trace_id, producer_sub, seal, headers, payload, error, retry_count, created_at,
-                                     failed_at)
-    SELECT p.queue_id, p_part, p_group, d.at, i.id, COALESCE(m.transaction_id, encode(i.id, 'hex')::uuid::text),
-           m.trace_id, m.producer_sub, m.seal, m.headers,
+    INSERT INTO queend.dead_letters (queue_id, partition_id, group_id, group_name, record_offset, record_id,
+                                     transaction_id, trace_id, producer_sub, seal, headers, payload, error, retry_count,
+                                     created_at, failed_at)
+    SELECT p.queue_id, p_part, p_group, v_name, d.at, i.id,
+           COALESCE(m.transaction_id, encode(i.id, 'hex')::uuid::text), m.trace_id, m.producer_sub, m.seal, m.headers,
            convert_from(substr(r.body, r.starts[i.ord + 1] + 1, r.sizes[i.ord + 1]), 'UTF8'), d.error, p_retries,
            COALESCE(r.times[i.ord + 1], r.created_at), queend.now_us()
       FROM r CROSS JOIN LATERAL queend.id_spread(r.ids) AS i
@@ -147,6 +154,8 @@ END $$;
 -- were deleted. If a message was deleted or removed by retention, and this was its last dead letter, its remaining
 -- copies are to be overwritten (queend.erasures). Locks the queues of the dead letters first (FOR NO KEY UPDATE).
 -- Otherwise two sessions that delete the same dead letters in different orders could wait for each other in a circle.
+-- Then locks their partitions (FOR SHARE, ascending): retention, which inserts into queend.erasures what has no dead
+-- letter, is either seen here or comes later.
 CREATE OR REPLACE FUNCTION queend.dead_delete(p_id bigint[]) RETURNS int
 LANGUAGE plpgsql SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off
     SET enable_mergejoin = off AS $$
@@ -159,6 +168,9 @@ DECLARE
 BEGIN
     PERFORM FROM queend.queues q WHERE q.id IN (SELECT d.queue_id FROM queend.dead_letters d WHERE d.id = ANY (p_id))
       ORDER BY q.id FOR NO KEY UPDATE;
+    PERFORM FROM queend.partitions p
+      WHERE p.id IN (SELECT d.partition_id FROM queend.dead_letters d WHERE d.id = ANY (p_id))
+      ORDER BY p.id FOR SHARE;
     WITH gone AS (
         DELETE FROM queend.dead_letters d WHERE d.id = ANY (p_id) RETURNING d.partition_id, d.record_offset, d.payload)
     SELECT count(*), array_agg(g.partition_id) FILTER (WHERE g.payload IS NULL),

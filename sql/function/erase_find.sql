@@ -1,6 +1,6 @@
 -- Search for an erasure: pages of all tables that may hold a payload of a queue. A daemon reads these payloads, since
 -- SQL cannot unpack or open all of them, and passes the matches to messages_erase. Reads only, except erase_ids. Locks:
--- those of messages_erase, in erase_ids alone.
+-- the queue, then those of messages_erase, in erase_ids alone.
 
 -- Reads rows of a queue's log in the order (partition_id, base), from a place on, including deleted records. If p_name
 -- is given, only in this partition. Ends after p_rows rows, p_bytes of unpacked bodies or p_parts partitions. The last
@@ -105,7 +105,8 @@ END $$;
 -- Erases the messages of a queue with one of these record ids (NULL: all), and those redriven from such a dead letter.
 -- Reads p_rows rows of the log from a place on, and the dead letters and traces of their partitions. If p_name is
 -- given, only in this partition. Returns messages, dead and traces (how many were erased or deleted). Returns in
--- next_part and next_base the place to continue from, NULL at the end.
+-- next_part and next_base the place to continue from, NULL at the end. Takes the lock of the queue first, so that no
+-- redrive moves a dead letter to the log between the two.
 CREATE OR REPLACE FUNCTION queend.erase_ids(p_queue int, p_name text, p_ids bytea[], p_part int, p_base bigint,
     p_rows int, OUT messages int, OUT dead int, OUT traces int, OUT next_part int, OUT next_base bigint)
 LANGUAGE plpgsql SET enable_seqscan = off SET enable_bitmapscan = off AS $$
@@ -117,6 +118,7 @@ DECLARE
     d       record;
 BEGIN
     messages := 0; dead := 0; traces := 0;
+    PERFORM FROM queend.queues q WHERE q.id = p_queue FOR NO KEY UPDATE;
     SELECT array_agg(l.partition_id) FILTER (WHERE l.n > 0), array_agg(l.base + i.ord) FILTER (WHERE l.n > 0),
            max(l.partition_id) FILTER (WHERE l.n = 0), max(l.base) FILTER (WHERE l.n = 0)
       INTO v_parts, v_base, next_part, next_base

@@ -342,11 +342,14 @@ BEGIN
 END $$;
 
 -- Finds where records of the given ids are already stored, each searched from the offset p_known on (ids_find). Returns
--- ord, the 0-based place in the arrays, the offset and the time.
+-- ord, the 0-based place in the arrays, the offset and the time, and whether the record was deleted.
 CREATE OR REPLACE FUNCTION queend.ids_stored(p_part int[], p_id bytea[], p_known bigint[])
-RETURNS TABLE (ord int, found bigint, stored_at bigint)
+RETURNS TABLE (ord int, found bigint, stored_at bigint, deleted boolean)
 LANGUAGE sql STABLE AS $$
-    SELECT u.ord::int - 1, f.found, f.stored_at
+    SELECT u.ord::int - 1, f.found, f.stored_at,
+           EXISTS (SELECT FROM queend.holes h WHERE h.partition_id = u.part AND h.record_offset = f.found)
+           AND NOT EXISTS (SELECT FROM queend.dead_letters d
+                            WHERE d.partition_id = u.part AND d.record_offset = f.found)
       FROM unnest(p_part, p_id, p_known) WITH ORDINALITY AS u (part, id, known, ord)
      CROSS JOIN LATERAL queend.ids_find(u.part, u.id, u.known) AS f
 $$;

@@ -2,9 +2,9 @@
 -- lanes ascending, without waiting, then queues, then partitions, the catalogue last.
 
 -- Removes idle partitions: created before p_before (µs), without a message, dead letters or the state of a stream, and
--- with nothing consumed or claimed since. Reads p_limit partitions after p_after (by id). Returns in removed the number
--- of partitions removed, and in next_part the id to continue after, NULL at the end. A partition named Default stays,
--- because a configuration of its queue returns its id.
+-- with nothing consumed, claimed or removed by retention since. Reads p_limit partitions after p_after (by id). Returns
+-- in removed the number of partitions removed, and in next_part the id to continue after, NULL at the end. A partition
+-- named Default stays, because a configuration of its queue returns its id.
 --
 -- A push that looked the partition up before is refused for its catalogue version. The lane is held from before the
 -- last look to the commit, and a push reads the version under the lane. Daemons learn from queues.cleaned and
@@ -94,7 +94,8 @@ BEGIN
 END $$;
 
 -- Returns whether a partition is idle since p_before (µs): its removal would lose no message, claim, dead letter or
--- stream state.
+-- stream state. A message that was pushed since and removed by retention counts, because a new partition of this name
+-- gives its offset again.
 CREATE OR REPLACE FUNCTION queend.partition_idle(p_part int, p_before bigint) RETURNS boolean
 LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
@@ -103,6 +104,7 @@ BEGIN
                                                  0))
        AND NOT EXISTS (SELECT FROM queend.cursors k
                         WHERE k.partition_id = p_part AND (k.consumed_at >= p_before OR k.lease_until >= p_before))
+       AND NOT EXISTS (SELECT FROM queend.floors f WHERE f.partition_id = p_part AND f.raised_at >= p_before)
        AND NOT EXISTS (SELECT FROM queend.dead_letters d WHERE d.partition_id = p_part)
        AND NOT EXISTS (SELECT FROM queend.stream_queries q CROSS JOIN LATERAL (
             SELECT FROM queend.stream_state s WHERE s.query_id = q.id AND s.partition_id = p_part LIMIT 1) AS s);

@@ -1,5 +1,6 @@
--- Retention: removes a partition's oldest rows and raises its floor with them. Owns floors.floor. Takes no lane. Locks:
--- the partition's row, FOR NO KEY UPDATE SKIP LOCKED.
+-- Retention: removes a partition's oldest rows and raises its floor with them. Owns floors.floor and floors.raised_at.
+-- Takes no lane. Locks: the partition's row, FOR NO KEY UPDATE SKIP LOCKED, then its dead letters (advisory) if
+-- compressed rows are removed.
 
 -- Removes the records of a queue that its options let expire. Visits at most p_parts of its partitions after p_after
 -- (by id), and removes about p_rows log rows. Times in µs, 0 = that rule is off:
@@ -21,6 +22,11 @@
 -- p_rows at a time. So the oldest row is searched from the floor on. Index entries of rows that are deleted and wait
 -- for vacuum lie below. The partition's row is locked to the end: every removal or replacement of its rows holds it.
 -- Pushes and pops lock nothing that this function needs. This function takes no lane.
+--
+-- A dead letter copies its compressed row. Such rows are removed under the lock of the partition's dead letters, so a
+-- dead letter is either complete and seen here, or is not made. While a dead letter is being made, the partition is
+-- left to the next run. If p_expired is negative, nothing is left: the function waits for the first such lock, and ends
+-- before a later partition whose lock is not free.
 CREATE OR REPLACE FUNCTION queend.retain(p_queue int, p_after int, p_parts int, p_rows int, p_expired bigint,
     p_completed bigint, p_waited bigint)
 RETURNS TABLE (partition_id int, reason smallint, rows int, records bigint, pinned bigint, group_id int)
@@ -36,6 +42,8 @@ DECLARE
     v_to   bigint;
     v_time bigint;
     v_gone bigint;      -- deleted records among those that are removed
+    v_free boolean;     -- no dead letter is being made of the rows to remove
+    v_held boolean := false;      -- a lock of dead letters is held
     k      record;
 BEGIN
     FOR part IN
@@ -118,9 +126,25 @@ BEGIN
             v_to := (SELECT max(r.next) FROM (SELECT l.base + l.n AS next FROM queend.log l
                       WHERE l.partition_id = part.id AND l.base >= v_from AND l.base < v_to
                                                ORDER BY l.base LIMIT v_left) AS r);
-            IF v_to > v_from THEN
-                INSERT INTO queend.floors (partition_id, floor) VALUES (part.id, v_to) ON CONFLICT (partition_id)
-                DO UPDATE SET floor = excluded.floor;
+            v_free := true;
+            IF EXISTS (SELECT FROM queend.log l WHERE l.partition_id = part.id AND l.base >= v_from AND l.base < v_to
+                          AND get_byte(substr(l.body, 1, 1), 0) <> 16) THEN
+                IF p_expired < 0 AND NOT v_held THEN
+                    PERFORM pg_advisory_xact_lock(1903519079, part.id);
+                ELSE
+                    v_free := pg_try_advisory_xact_lock(1903519079, part.id);
+                END IF;
+                v_held := v_held OR v_free;
+            END IF;
+            IF NOT v_free THEN
+                IF p_expired < 0 THEN
+                    RETURN QUERY SELECT part.id - 1, -1::smallint, 0, 0::bigint, 0::bigint, NULL::int;
+                    RETURN;
+                END IF;
+                reason := 0;
+            ELSIF v_to > v_from THEN
+                INSERT INTO queend.floors (partition_id, floor, raised_at) VALUES (part.id, v_to, queend.now_us())
+                ON CONFLICT (partition_id) DO UPDATE SET floor = excluded.floor, raised_at = excluded.raised_at;
                 DELETE FROM queend.holes h WHERE h.partition_id = part.id AND h.record_offset < v_to;
                 GET DIAGNOSTICS v_gone = ROW_COUNT;
                 DELETE FROM queend.addressed a WHERE a.partition_id = part.id AND a.last_offset < v_to;

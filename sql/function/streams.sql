@@ -187,7 +187,7 @@ BEGIN
         committed := v_new.committed;
         k.beyond := v_new.beyond;
     END IF;
-    released := p_dead OR p_release;
+    released := (p_dead OR p_release) AND (p_lease IS NOT NULL OR p_at > k.committed);
     head := queend.head(p_part);
     UPDATE queend.cursors c
        SET committed   = stream_ack.committed,

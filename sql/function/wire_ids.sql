@@ -34,7 +34,7 @@ $$;
 -- Returns the number of a partition given in its wire spelling or in decimals; NULL for any other text.
 CREATE OR REPLACE FUNCTION queend.partition_number(p_text text) RETURNS int
 LANGUAGE sql STABLE AS $$
-    SELECT CASE WHEN p_text ~ '^[0-9]{1,9}$' THEN p_text::int
+    SELECT CASE WHEN p_text ~ '^[0-9]{1,10}$' THEN CASE WHEN p_text::bigint <= 2147483647 THEN p_text::int END
                 WHEN p_text ~* '^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$'
                      THEN queend.partition_id(p_text::uuid) END
 $$;

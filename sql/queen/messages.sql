@@ -118,7 +118,8 @@ BEGIN
         RAISE invalid_parameter_value USING MESSAGE = 'A filter is required: give partition or transactionIds',
               HINT = 'SQL cannot read compressed payloads: queend erase and POST /api/v1/queues/{queue}/erase find '
                      'messages by what payloads say.';
-    ELSIF COALESCE(filter->>'after', '0.0') !~ '^[0-9]{1,9}[.][0-9]{1,18}$' THEN
+    ELSIF (CASE WHEN COALESCE(filter->>'after', '0.0') ~ '^[0-9]{1,10}[.][0-9]{1,18}$'
+                THEN split_part(COALESCE(filter->>'after', '0.0'), '.', 1)::bigint > 2147483647 ELSE true END) THEN
         RAISE invalid_parameter_value USING MESSAGE = 'after must be a text that an earlier call gave as next';
     ELSIF filter ? 'partition' AND NOT EXISTS (SELECT FROM queend.partitions p WHERE p.queue_id = v_queue
                                                   AND p.name = filter->>'partition') THEN

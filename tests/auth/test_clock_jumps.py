@@ -26,7 +26,7 @@ def test_a_pop_takes_nothing_once_its_token_has_expired(start_daemon: Callable[.
     daemon = start_daemon(JWT_ENABLED="true", JWT_SECRET=SECRET, JWT_CLOCK_SKEW="0", **clock_of(clock))
     with Caller(daemon, token(sub="keeper", role="admin")) as other, daemon.client() as waiter:
         waiter.send("GET", pop_target(queue, wait=True, timeout=100_000), headers=bearer(writer(exp=HOUR_S)))
-        until(lambda: other.metric("queend_worker_parked") == 1, "it waits")
+        until(lambda: other.parked() == 1, "it waits")
         clock.write_text("+2h")
         answer = waiter.receive()
         assert answer.status == 401, answer

@@ -2,11 +2,17 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import socket
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from support.callers import Caller
 from support.http import Wire
+from support.postgres import stand
 from support.tokens import SECRET, bearer, token, writer
+from support.wait import until
 
 BODY = json.dumps({"items": [{"queue": "early", "payload": "x" * 200_000}]}).encode()
 LENGTH = f"Content-Length: {len(BODY)}\r\n".encode()
@@ -95,3 +101,45 @@ def test_an_open_path_is_not_asked(start_daemon) -> None:
     with daemon.client() as client:
         assert client.request("POST", "/api/v1/push", BODY).status == 201
         assert client.request("POST", "/api/v1/push", BODY, bearer("whatever")).status == 201
+
+
+@pytest.mark.parametrize("behind", [b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n" * 10, None],
+                         ids=["more follows", "half closed"])
+def test_a_body_that_finds_no_room_while_its_token_is_verified(start_daemon, behind) -> None:
+    """Its answer is 503. What follows of the body is not read as requests."""
+    daemon = start_daemon(JWT_ENABLED="true", JWT_SECRET=SECRET, NUM_WORKERS=1, QUEEND_MAX_BODY_BYTES=1 << 20,
+                          QUEEND_MAX_ARRIVING_BYTES=1 << 20)
+    with Caller(daemon, writer()) as caller, Wire(daemon.address) as first, Wire(daemon.address) as wire:
+        caller.push("early", 1)      # the token is known
+        first.send(head(b"Content-Length: 1048576\r\n", writer()) + b"x")
+        until(lambda: caller.metric("queend_clients_arriving") == 1 << 20, "the budget is full")
+        stand(daemon.pid)      # all is read in one turn
+        wire.send(b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        wire.send(head(LENGTH, writer("verified meanwhile")) + b"x" * 20_000)
+        if behind is None:
+            wire.socket.shutdown(socket.SHUT_WR)
+        os.kill(daemon.pid, signal.SIGCONT)
+        caller.token = writer("verified after it")
+        caller.push("early", 2)
+        if behind is not None:
+            wire.send(behind)
+        assert wire.receive().status == 200
+        answer = wire.receive()
+        assert (answer.status, answer.json) == (503, {"error": "Too much is being received; try again"})
+        assert wire.ended()
+
+
+def test_a_refusal_of_a_token_arrives_however_much_of_its_body_is_sent(start_daemon) -> None:
+    """Several clients that send what nobody reads take turns."""
+    daemon = start_daemon(JWT_ENABLED="true", JWT_SECRET=SECRET, NUM_WORKERS=1)
+    size = 31 << 17
+
+    def told(number: int) -> int:
+        with Wire(daemon.address) as wire:
+            wire.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 16 << 10)      # what is sent, is read
+            wire.send(head(b"Content-Length: %d\r\n" % size, f"bad {number}"))
+            wire.send(b"x" * size)
+            return wire.receive().status
+
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(told, range(8))) == [401] * 8

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from support.callers import Caller, told
+from support.http import Wire, request
 from support.socket_feed import SocketFeed
 from support.tokens import bearer, ed_key, jwk, rsa_key, token
 from support.wait import PATIENCE, until
@@ -140,6 +141,51 @@ def test_a_new_key_is_fetched_when_it_is_first_seen(start_daemon, server, certif
         assert server.asked > asked
         assert told(one, "POST", "/api/v1/push", ITEM) == (401, "Token verification failed: Unknown key")
         assert told(two, "POST", "/api/v1/push", ITEM)[0] == 201
+    daemon.stop()
+
+
+def push(text: str, queue: str, *payloads: int) -> bytes:
+    items = [{"queue": queue, "partition": "p", "payload": one} for one in payloads]
+    return request("POST", "/api/v1/push", json.dumps({"items": items}).encode(), bearer(text))
+
+
+def test_a_push_does_not_overtake_one_whose_token_is_verified(start_daemon, server, certificate, queue):
+    server.keys = [jwk(rsa_key(), "one")]
+    daemon = start_daemon(**settings(server, certificate, QUEEND_JWT_JWKS_PAUSE_MS="0"))
+    with Caller(daemon, signed("one")) as caller, Wire(daemon.address) as wire:
+        caller.push(queue, 0, partition="p")
+        server.gate.clear()
+        server.keys.append(jwk(ed_key(), "two"))
+        asked = server.asked
+        wire.send(push(signed("two", ed_key()), queue, 1) + push(signed("one"), queue, 2))
+        until(lambda: server.asked > asked, "the token of the first push is being verified")
+        caller.push(queue, 0, partition="other")
+        server.gate.set()
+        assert [wire.receive().status for _ in range(2)] == [201, 201]
+        assert [one["data"] for one in caller.pop(queue, "p", batch=3, autoAck=True)] == [0, 1, 2]
+    daemon.stop()
+
+
+def test_requests_behind_one_whose_token_is_not_verified_are_served(start_daemon, server, certificate, queue):
+    """It is refused, because as many tokens are being verified as may be, or its client leaves."""
+    server.keys = [jwk(rsa_key(), "one")]
+    daemon = start_daemon(**settings(server, certificate, QUEEND_JWT_JWKS_PAUSE_MS="0", QUEEND_MAX_QUEUED_JOBS="1"))
+    with Caller(daemon, signed("one")) as caller, Wire(daemon.address) as first, Wire(daemon.address) as second:
+        caller.push(queue, 0, partition="p")
+        server.gate.clear()
+        asked = server.asked
+        first.send(push(signed("two", ed_key()), queue, 1))
+        until(lambda: server.asked > asked, "its token is being verified")
+        second.send(push(signed("two", ed_key()), queue, 2) + push(signed("one"), queue, 3))
+        answer = second.receive()
+        assert (answer.status, answer.json) == (503, {"error": "The control plane is busy"})
+        assert second.receive().status == 201
+        second.send(push(signed("two", ed_key()), queue, 4))
+        server.gate.set()
+        assert first.receive().status == 401
+        first.send(push(signed("one"), queue, 5))
+        assert first.receive().status == 201
+        assert [one["data"] for one in caller.pop(queue, "p", batch=9, autoAck=True)] == [0, 3, 5]
     daemon.stop()
 
 

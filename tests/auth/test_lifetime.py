@@ -48,10 +48,10 @@ def test_a_long_poll_ends_with_its_token(daemon, queue, known):
         if known:
             other.push(queue, 0)
             other.ack(other.pop(queue)[0])
-        before = other.metric("queend_worker_parked")
+        before = other.parked()
 
         def parked() -> bool:
-            return other.metric("queend_worker_parked") == before + 1
+            return other.parked() == before + 1
 
         with ExitStack() as opened:
             for life in (2, 8, 32, 128):      # on a slow machine a short one is over before the pop waits

@@ -13,8 +13,10 @@ from support.tokens import SECRET, token, writer
 from support.wait import until
 
 from queend._core import probe_bearer, probe_glob
+from queend.auth import levels
 from queend.auth.guard import bearer_of
 from queend.auth.permits import fits
+from queend.control.routes import routers
 
 LACKS = "Insufficient permissions for this queue: the token lacks "
 
@@ -106,7 +108,7 @@ def test_pops_of_a_namespace_see_the_allowed_queues_only(daemon, full):
     with limited(daemon, ns_a="pop") as caller:
         assert told(caller, "GET", "/api/v1/pop?queue=ns-b") == DENIED
         caller.send("GET", pop_target(None, namespace="ns", wait=True, timeout=20_000))
-        until(lambda: full.metric("queend_worker_parked") == 1, "the pop waits")
+        until(lambda: full.parked() == 1, "the pop waits")
         full.push("ns-b", "hidden")
         full.push("ns-a", "seen")
         assert [m["data"] for m in caller.receive().json["messages"]] == ["seen"]
@@ -233,3 +235,15 @@ def test_a_lease_is_extended_by_whoever_may_pop_its_queue(daemon, full):
     before = full.extend(foreign[0]["leaseId"], {"seconds": 1})["expiresAt"]
     assert before < full.extend(foreign[0]["leaseId"],
                                 {"seconds": 3600})["expiresAt"], "and it was not extended by a day"
+
+
+def test_a_blank_name_of_a_queue_is_all_queues(daemon) -> None:
+    """`?queue=in&queue=`: a route takes the last one."""
+    routers()      # declares the routes
+    asked = [one for one in levels.TABLE if one.where == "query"]
+    assert len(asked) > 10
+    with limited(daemon, role="admin", **{"in": ["read", "manage"]}) as caller:
+        for route in asked:
+            for query in ("queue=in&queue=", "queue=&queue=in", "queue=in&%71ueue", "queue=in&queue=other", "queue="):
+                assert told(caller, route.method, f"/{route.path}?{query}") == DENIED, (route.path, query)
+        assert caller.get("/api/v1/messages?queue=in").status == 200

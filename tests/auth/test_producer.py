@@ -96,9 +96,9 @@ def test_every_way_in_and_out(daemon, one: Caller, two: Caller, queue: str, form
 
 def parked(daemon, caller: Caller, target: str) -> Caller:
     waiting = Caller(daemon, caller.token)
-    before = caller.metric("queend_worker_parked")
+    before = caller.parked()
     waiting.send("GET", target)
-    until(lambda: caller.metric("queend_worker_parked") == before + 1, "the pop waits")
+    until(lambda: caller.parked() == before + 1, "the pop waits")
     return waiting
 
 

@@ -88,7 +88,7 @@ def test_who_waits_with_a_token_that_is_good_no_more(site: Site, queue: str, cha
         ticketed = opened.enter_context(Feed(site.daemon.address, queue, ticket=path.partition("=")[2],
                                              consumerGroup="page", subscriptionMode="new"))
         unused = asked.post(f"{stream_target(queue)}/ticket", None).json["path"].partition("=")[2]
-        until(lambda: owner.metric("queend_worker_parked") == 8, "they wait")
+        until(lambda: owner.parked() == 8, "they wait")
         site.change(**settings)
         socket.say({"ack": ack_of(taken, consumerGroup="socket")})
         by_name = [] if change == "queues" else polls[2:4]      # these wait on for queues that the token may still use
@@ -125,10 +125,10 @@ def test_who_is_still_let_in_waits_on(site: Site, queue: str) -> None:
         first = socket.message()
         assert events.message()["data"] == 0
         poll.send("GET", pop_target(queue, consumerGroup="poll", subscriptionMode="new", wait=True, timeout=60_000))
-        until(lambda: owner.metric("queend_worker_parked") == 3, "they wait")
+        until(lambda: owner.parked() == 3, "they wait")
         site.change(jwt_issuer="shop", queend_jwt_queues_claim="queues")
         assert socket.ack(first, consumerGroup="socket")["success"]
-        until(lambda: owner.metric("queend_worker_parked") == 3, "they wait again")
+        until(lambda: owner.parked() == 3, "they wait again")
         owner.push(queue, 1)
         assert [m["data"] for m in poll.receive().json["messages"]] == [1]
         assert events.message()["data"] == 1 and socket.message()["data"] == 1

@@ -252,7 +252,7 @@ def test_keys_of_a_set():
     {"kty": "OKP", "crv": "Ed25519", "x": "AA"}, {"kty": "OKP", "crv": "X25519", "x": b64(b"x" * 32)},
     {**jwk(rsa_key()), "use": "enc"},
     {**jwk(rsa_key()), "alg": "HS256"}, {**jwk(rsa_key()), "alg": "EdDSA"}, {**jwk(rsa_key()), "kid": 7},
-    {**jwk(rsa_key()), "key_ops": ["sign"]},
+    {**jwk(rsa_key()), "key_ops": ["sign"]}, {**jwk(rsa_key()), "key_ops": None}, {**jwk(rsa_key()), "key_ops": 5},
     {"kty": "RSA", "n": "AQAB", "e": "AQAB"}, {**jwk(rsa_key()), "n": 5}, jwk(rsa_key("small", 1024)),
 ])
 def test_keys_that_are_none(member):

@@ -3,16 +3,19 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 
+import pytest
 from psycopg.conninfo import make_conninfo
+from support import forked
 from support.client import data
 from support.daemon import PACKAGE, Daemon
 from support.wait import until
 
+from queend.services import backup
+
 
 def queend(folder, *words, **more):
-    return subprocess.run([sys.executable, "-m", "queend", *words], cwd="/", capture_output=True, text=True, env={
+    return subprocess.run([*forked.queend(), *words], cwd="/", capture_output=True, text=True, env={
         "PATH": os.environ["PATH"], "PYTHONPATH": str(PACKAGE), "QUEEND_DATA_DIR": str(folder), **more})
 
 
@@ -104,3 +107,25 @@ def test_the_embedded_cluster_is_copied_by_pg_basebackup(tmp_path):
         assert done.returncode == 0, done.stderr
         assert daemon.end() == 0
     assert (tmp_path / "copy/PG_VERSION").exists()
+
+
+@pytest.mark.parametrize("before", [["5.seg"], []])
+def test_a_segment_that_an_adopter_moves_meanwhile_is_copied(tmp_path, monkeypatch, before):
+    """It moves to a folder that was read already, as services/buffer.adopt moves it."""
+    root = tmp_path / "buffer"
+    for folder, names in (("0", before), ("1", ["1.seg", "lock", "wanted", "adopter", "owner"])):
+        (root / folder).mkdir(parents=True)
+        for name in names:
+            (root / folder / name).write_text(name)
+
+    def adopting(_):
+        yield root / "0"
+        if (root / "1/1.seg").exists():
+            (root / "1/1.seg").rename(root / "0/6.seg")
+        yield root / "1"
+
+    monkeypatch.setattr(backup, "folders", adopting)
+    count, files = backup._copy_buffers(root, tmp_path / "copy")
+    assert count == 1
+    assert sorted(one["file"] for one in files) == [f"0/{name}" for name in [*before, "6.seg"]]
+    assert (tmp_path / "copy/0/6.seg").read_text() == "1.seg"

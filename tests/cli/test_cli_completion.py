@@ -17,6 +17,7 @@ from threading import Event, Thread
 
 import pytest
 import typer
+from support.forked import queend
 from support.wait import PATIENCE, until
 from typer.main import get_command
 
@@ -26,7 +27,7 @@ def home(cli, tmp_path) -> Path:
     """A folder with the command in it, as it stands in the path."""
     command = tmp_path / "bin" / "queend"
     command.parent.mkdir()
-    command.write_text(f"#!/bin/sh\nexec {shlex.quote(sys.executable)} -m queend \"$@\"\n")
+    command.write_text(f"#!/bin/sh\nexec {shlex.join(queend())} \"$@\"\n")
     command.chmod(0o755)
     return tmp_path
 

@@ -1,9 +1,11 @@
 """queend doctor: each fault is made, found, and no longer found when it is over."""
+import asyncio
 import json
 import os
 import shutil
 import subprocess
 from contextlib import ExitStack
+from types import SimpleNamespace
 
 import psycopg
 import pytest
@@ -13,6 +15,7 @@ from support.wait import until
 from queend.control.routes import doctor, sessions
 from queend.control.routes.doctor import CHECKS
 from queend.control.routes.plans import LANES
+from queend.services import running
 from queend.services.running import Running
 
 
@@ -228,6 +231,16 @@ def test_a_service_that_fails_says_why_on_one_line():
     assert service.failing["relay_failed"].error == "connection refused; Is the server running?"
 
 
+def test_a_long_error_is_told_up_to_a_limit():
+    async def told(service):
+        return [one async for one in doctor.services(SimpleNamespace(services=[service]), None)]
+
+    service = Running()
+    service._failed("relay_failed", "x" * 5000)
+    ((_, _, evidence, _),) = asyncio.run(told(service))
+    assert evidence.count("x") == doctor.EVIDENCE_MOST == 2000
+
+
 def test_a_failure_that_stays_the_same_is_logged_once(capfd):
     """A pass of each second would fill the log. Another error, another fact and a success between are told."""
     service = Running()
@@ -239,3 +252,31 @@ def test_a_failure_that_stays_the_same_is_logged_once(capfd):
     lines = [json.loads(line) for line in capfd.readouterr().err.splitlines()]
     assert [(one["detail"], one["role"], one.get("passes")) for one in lines] == [
         ("a", "x", None), ("b", "x", 4), ("b", "y", 5), ("b", "y", None)]
+
+
+def test_a_service_that_breaks_is_told_and_begins_again(capfd, monkeypatch):
+    monkeypatch.setattr(running, "AGAIN_S", 0.01)
+    lives, third = [], asyncio.Event()
+
+    class Broken(Running):
+        async def _run(self):
+            lives.append(len(lives))
+            if len(lives) < 3:
+                raise TypeError("'int' object is not callable")
+            third.set()
+            await asyncio.Event().wait()
+
+    async def lived():
+        service = Broken()
+        service.open()
+        await third.wait()
+        told = [one async for one in doctor.services(SimpleNamespace(services=[service]), None)]
+        await service.close()
+        return told
+
+    ((level, title, evidence, _),) = asyncio.run(lived())
+    assert (level, title) == ("warning", "the service broken fails: service_broken")
+    assert "2 failed passes" in evidence and "TypeError: 'int' object is not callable" in evidence
+    (line,) = [json.loads(line) for line in capfd.readouterr().err.splitlines()]
+    assert (line["event"], line["service"]) == ("service_broken", "broken")
+    assert line["line"].startswith("test_cli_doctor.py:")

@@ -12,6 +12,7 @@ import pytest
 from support.cli import Cli
 from support.client import ack_of, data
 from support.faults import Faults
+from support.proxy import CUT, Proxy
 from support.wait import PATIENCE, until
 
 # What a process that was forked from a large one has used counts from that one's size on.
@@ -54,6 +55,70 @@ def test_what_a_push_carries(cli, client, queue):
     cli.ok("push", queue, '{"n":1}', "-p", "event", *(word for one in headers for word in ("-H", one)))
     (event,) = client.pop_answer(queue, "event", format="cloudevents").json
     assert (event["type"], event["source"], event["data"]) == ("t", "/s", {"n": 1})
+
+
+def lines_of(number: int) -> str:
+    return "".join(f'{{"n":{n}}}\n' for n in range(number))
+
+
+@pytest.mark.parametrize("key", ["job 7", '"job 7"', "k" * 255], ids=["bare", "quoted", "long"])
+def test_a_key_holds_for_all_requests_of_a_push(cli, client, queue, key):
+    """The ids of messages follow from the key and the place in a request: each request needs a key of its own."""
+    for name in ("Idempotency-Key", "idempotency-key"):
+        assert cli.ok("push", queue, "-H", f"{name}: {key}", input=lines_of(2500)).out == "2500 stored\n"
+        assert client.show(queue).json["totals"]["total"] == 2500
+    assert [one["data"]["n"] for one in client.pop(queue, batch=3000)] == list(range(2500))
+
+
+def test_an_event_with_its_id_is_a_single_payload(cli, client, queue):
+    event = [word for one in ("ce-specversion: 1.0", "CE-ID: 1", "ce-source: /s", "ce-type: t") for word in ("-H", one)]
+    for words in (("1", "2"), ()):
+        done = cli("push", queue, *words, *event, input="1\n2\n")
+        assert (done.status, done.out) == (2, "") and "-H ce-id" in done.err and "requires a single payload" in done.err
+    assert cli.ok("push", queue, "-f", "-", *event, input="1\n").out == "1 stored\n"
+
+
+def answered_503(text: bytes) -> bytes:
+    return b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: %d\r\n\r\n%s" % (len(text), text)
+
+
+def test_a_push_that_is_repeated_after_503_stores_nothing_twice(daemon, client, queue, tmp_path):
+    """A proxy passed the request on, and did not wait for the answer."""
+    proxy, answers = Proxy(daemon.port), []
+
+    def rule(to_server, data):
+        if to_server or answers:
+            return [data]
+        answers.append(data)
+        return [answered_503(b"the proxy has lost its patience")]
+
+    proxy.rule = rule
+    with closing(proxy):
+        assert Cli(f"http://127.0.0.1:{proxy.port}", tmp_path).ok("push", queue, "1", "2").out == "2 stored\n"
+    assert len(answers) == 1 and data(client.pop(queue, batch=9)) == [1, 2]
+
+
+@pytest.mark.parametrize("answered", [False, True], ids=["request lost", "answer lost"])
+def test_a_push_goes_on_where_its_idle_connection_was_closed(daemon, client, queue, tmp_path, answered):
+    """The daemon closes connections without requests after 300 s: here the network does."""
+    proxy, requests = Proxy(daemon.port), []
+
+    def rule(to_server, data):
+        if to_server and data.startswith(b"POST /api/v1/push"):
+            requests.append(data)
+        lost = len(requests) == 2 and to_server is not answered
+        return [CUT] if lost else [data]
+
+    proxy.rule = rule
+    with closing(proxy):
+        pushing = Cli(f"http://127.0.0.1:{proxy.port}", tmp_path).process(
+            "push", queue, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        pushing.stdin.write(lines_of(1000))
+        pushing.stdin.flush()
+        until(lambda: client.show(queue).json.get("totals", {}).get("total") == 1000, "the first request is answered")
+        told = pushing.communicate('"last"\n', timeout=PATIENCE)
+    assert (pushing.returncode, *told) == (0, "1001 stored\n", "")
+    assert len(requests) == 3 and [one["data"] for one in client.pop(queue, batch=3000)][999:] == [{"n": 999}, "last"]
 
 
 def test_what_is_not_json_is_named_by_its_line(cli, client, queue, tmp_path):
@@ -121,7 +186,7 @@ def test_pop_waits_for_a_message(cli, client, queue):
     client.push(queue, 0)
     client.pop(queue, autoAck=True)
     waiting = cli.process("pop", queue, "--wait", "60", "--payload", "--auto-ack", stdout=subprocess.PIPE)
-    until(lambda: client.metric("queend_worker_parked") > 0, "the pop is parked")
+    until(lambda: client.parked() > 0, "the pop is parked")
     client.push(queue, "now")
     assert waiting.communicate(timeout=PATIENCE)[0] == b'"now"\n' and waiting.returncode == 0
 
@@ -327,6 +392,34 @@ def test_an_output_that_cannot_be_written_after_a_change(cli, client, queue, wor
         first, *more = done.communicate(timeout=PATIENCE)[1].splitlines()
     assert (done.returncode, first) == (status, "queend: cannot write the output: No space left on device")
     assert [one.strip().removesuffix(" before that") for one in more] == ([told] if told else [])
+
+
+@pytest.mark.parametrize("words", ["-o json", "-o ndjson", "--payload", "--payload -o json", "-o json --follow"],
+                         ids=["json", "lines", "payloads", "payloads-json", "follow"])
+def test_what_could_not_be_printed_is_not_acknowledged(cli, client, queue, words):
+    client.push(queue, 1, 2)
+    with open("/dev/full", "w") as full, cli.process("pop", queue, "-n", "9", "--ack", "--lease", "1", *words.split(),
+                                                     stdout=full, stderr=subprocess.PIPE) as done:
+        assert b"cannot write the output" in done.communicate(timeout=PATIENCE)[1]
+    assert done.returncode == 1
+    assert data(until(lambda: client.pop(queue, batch=9), "the lease ends", 20)) == [1, 2]
+
+
+def test_one_document_whether_there_are_messages_or_not(cli, client, queue):
+    client.push(queue, 1, 2)
+    done = cli.ok("pop", queue, "-n", "9", "--ack", "--wait", "5s", "-o", "json")
+    assert [one["data"] for one in done.json] == [1, 2]
+    done = cli("pop", queue, "--wait", "200ms", "--ack", "-o", "json")
+    assert (done.status, done.json) == (5, [])
+
+
+def test_a_pop_that_consumes_and_gets_no_answer(daemon, client, queue, tmp_path):
+    proxy = Proxy(daemon.port)
+    proxy.rule = lambda to_server, data: [data] if to_server else [CUT]
+    client.push(queue, 1)
+    with closing(proxy):
+        done = Cli(f"http://127.0.0.1:{proxy.port}", tmp_path)("pop", queue, "--auto-ack")
+    assert done.status == 6 and "messages may have been consumed" in done.err
 
 
 def test_dead_letters_by_error(cli, client, queue):

@@ -237,7 +237,7 @@ def test_ctrl_c(cli, client, queue):
     client.push(queue, 0)
     client.pop(queue, autoAck=True)
     waiting = cli.process("pop", queue, "--wait", "600", stderr=subprocess.PIPE, text=True)
-    until(lambda: client.metric("queend_worker_parked") > 0, "the pop is parked")
+    until(lambda: client.parked() > 0, "the pop is parked")
     waiting.send_signal(signal.SIGINT)
     assert waiting.communicate(timeout=PATIENCE)[1] == "queend: interrupted\n" and waiting.returncode == 130
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from support.client import Client as Plain
 from support.daemon import PACKAGE, ROOT, Daemon
+from support.forked import queend
 from support.wait import PATIENCE, until
 from support.workers import consumed, pending
 
@@ -54,7 +55,7 @@ def test_the_clients(daemon: Daemon, client: Plain, tmp_path: Path) -> None:
 def worked(folder: Path, daemon: Daemon, module: str, command: str, done: Callable[[], None]) -> list[str]:
     """Runs the workers of a file of the page until all is done. Returns the lines that they print, sorted."""
     (folder / f"{module}.py").write_text(FILES[f"{module}.py"].replace("http://127.0.0.1:6632", daemon.url))
-    process = subprocess.Popen([sys.executable, "-m", "queend", *command.split()], cwd=folder, text=True,
+    process = subprocess.Popen([*queend(), *command.split()], cwd=folder, text=True,
                                stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment())
     try:
         done()

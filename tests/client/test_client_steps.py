@@ -145,6 +145,13 @@ def test_each_group_has_a_request_of_its_own() -> None:
     assert [body.get("consumerGroup") for body in server.asked] == ["g", None]
 
 
+def test_a_lost_answer_of_one_group_says_nothing_about_another() -> None:
+    wanted = [Verdict(message(0)), Verdict(message(1, group=None), "failed", "why")]
+    with pytest.raises(LeaseLost) as raised:
+        Server(acked(None, repeated=True), acked(ENDED)).run(settling.settle(wanted))
+    assert [one.id for one in raised.value.messages] == ["t1"]
+
+
 def test_a_lost_verdict_that_is_no_completion_counts() -> None:
     server = Server(acked(ENDED, ENDED, repeated=True))
     settled = server.run(settling.settle([Verdict(message(0), "retry"), Verdict(message(1), "failed", "why")]))

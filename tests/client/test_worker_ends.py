@@ -15,6 +15,7 @@ import pytest
 from support.both import Lossy
 from support.client import Client as Plain
 from support.daemon import PACKAGE, Daemon
+from support.forked import queend
 from support.wait import PATIENCE, until
 
 PROGRAM = '''
@@ -64,7 +65,7 @@ class Program:
 
     def start(self, url: str, *words: str) -> subprocess.Popen[str]:
         environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(PACKAGE), "QUEEND_URL": url}
-        one = subprocess.Popen([sys.executable, "-m", "queend", "worker", *words], cwd=self.folder, text=True,
+        one = subprocess.Popen([*queend(), "worker", *words], cwd=self.folder, text=True,
                                env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                stderr=subprocess.STDOUT,
                                preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))

@@ -2,10 +2,14 @@
 from __future__ import annotations
 
 import asyncio
+import functools
+import logging
 import threading
+import time
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -17,7 +21,22 @@ from support.tokens import SECRET, token
 from support.wait import PATIENCE, until
 from support.workers import KINDS, LONG, consumed, handler_of, pending
 
-from queend.client import App, Backoff, BatchContext, Context, Dead, Forbidden, Later, Message, Skip, Unauthorized
+from queend.client import (
+    App,
+    Backoff,
+    BatchContext,
+    CallNext,
+    Context,
+    Dead,
+    File,
+    Forbidden,
+    Later,
+    Message,
+    Skip,
+    TypedMessage,
+    Unauthorized,
+    Unavailable,
+)
 
 @KINDS
 def test_messages_are_handled_in_the_order_of_their_partition(app: App, client: Plain, queue: str, form: str) -> None:
@@ -181,6 +200,26 @@ def test_a_batch_that_fails_comes_again_as_a_whole(app: App, client: Plain, queu
     assert attempts == [[1, 2, 3], [1, 2, 3]] and client.dead(queue) == 0
 
 
+def test_a_batch_of_verdicts_alone_stores_nothing_after_its_lease(app: App, daemon: Daemon, client: Plain,
+                                                                  queue: str) -> None:
+    attempts: list[int] = []
+
+    @app.worker(queue, group="g", batch=5, lease=600, poll=1)
+    def handle(messages: list[Message], context: BatchContext) -> None:
+        attempts.append(messages[0].attempt)
+        context.push(f"{queue}-out", len(attempts))
+        for one in messages:
+            context.dead(one, "no")
+        if len(attempts) == 1:
+            with daemon.client() as other:      # the test uses its client meanwhile
+                seek(other, queue)
+
+    client.push(queue, 1, 2)
+    with app.running():
+        consumed(client, queue, "g")
+    assert [one["data"] for one in client.pop(f"{queue}-out", batch=9)] == [2]
+
+
 def test_a_verdict_is_of_a_message_of_the_batch() -> None:
     with pytest.raises(ValueError, match="not of this batch"):
         BatchContext([]).fail(Message("q", "p", "t", 1, None, 1, 0, "l", "pid", "mid", None), "x")  # type: ignore
@@ -206,6 +245,209 @@ def test_a_queue_that_is_full_has_the_message_come_again(app: App, client: Plain
     with app.running():
         assert handled.wait(PATIENCE)
     assert pending(client, queue) == 1 and client.dead(queue) == 0
+
+
+async def unrun(message: Message, context: Context) -> None:
+    raise RuntimeError("the handler ran")
+
+
+async def unrun_batch(messages: list[Message], context: BatchContext) -> None:
+    raise RuntimeError("the handler ran")
+
+
+async def unrun_payload(message: TypedMessage[int], context: Context) -> None:
+    raise RuntimeError("the handler ran")
+
+
+def yields(message: Message, context: Context) -> Any:
+    yield message
+
+
+async def yields_later(message: Message, context: Context) -> Any:
+    yield message
+
+
+async def returns_coroutine(message: Message, context: Context) -> Any:
+    return unrun(message, context)
+
+
+def plainly(handler: Callable[..., Any]) -> Callable[..., Any]:
+    """Decorates as those do who think of functions alone."""
+    @functools.wraps(handler)
+    def wrapper(*arguments: Any) -> Any:
+        return handler(*arguments)
+    return wrapper
+
+
+@pytest.mark.parametrize("middleware", [False, True], ids=["bare", "middleware"])
+@pytest.mark.parametrize(("handler", "batch", "kind"), [
+    (plainly(unrun), None, "coroutine"), (lambda message, context: unrun(message, context), None, "coroutine"),
+    (plainly(unrun_batch), 2, "coroutine"), (plainly(unrun_payload), None, "coroutine"),
+    (yields, None, "generator"), (yields_later, None, "async_generator"), (returns_coroutine, None, "coroutine"),
+], ids=["decorated", "lambda", "batch", "payload", "generator", "async-generator", "returns-coroutine"])
+def test_a_handler_that_was_not_run_completes_nothing(app: App, client: Plain, queue: str, handler: Any,
+                                                      batch: int | None, kind: str, middleware: bool) -> None:
+    client.configure(queue, retryLimit=0)
+    if middleware:
+        @app.middleware
+        async def through(message: Message, call_next: CallNext) -> None:
+            await call_next()
+    app.worker(queue, poll=1, batch=batch, name="w")(handler)
+    client.push(queue, 1)
+    with app.running():
+        consumed(client, queue)
+    (letter,) = client.get(f"/api/v1/dlq?queue={queue}").json["messages"]
+    assert letter["errorMessage"].splitlines()[-1].startswith(f"TypeError: the handler returned a value of type {kind}")
+
+
+def test_a_middleware_that_does_not_await_completes_nothing(app: App, client: Plain, queue: str) -> None:
+    client.configure(queue, retryLimit=0)
+
+    @app.middleware
+    async def through(message: Message, call_next: CallNext) -> Any:
+        return call_next()
+    app.worker(queue, poll=1, name="w")(lambda message: None)
+    client.push(queue, 1)
+    with app.running():
+        consumed(client, queue)
+    assert client.dead(queue) == 1
+
+
+def test_an_on_dead_that_was_not_run_is_told(app: App, client: Plain, queue: str,
+                                             caplog: pytest.LogCaptureFixture) -> None:
+    async def buried(message: Message, error: Exception) -> None:
+        raise AssertionError("it ran")
+
+    app.worker(queue, poll=1, name="w", dead=[RuntimeError], on_dead=plainly(buried))(unrun)
+    client.push(queue, 1)
+    with app.running():
+        consumed(client, queue)
+    assert any("TypeError: the handler returned" in (one.exc_text or "") for one in caplog.records)
+
+
+@pytest.mark.parametrize("error", [ValueError("\udcff"), Dead("\udcff")], ids=["failed", "dead"])
+def test_an_error_that_is_not_utf_8_is_handed_in(app: App, client: Plain, queue: str, error: Exception,
+                                                 monkeypatch: pytest.MonkeyPatch) -> None:
+    # pytest would keep the text of the log, which its processes cannot pass on
+    monkeypatch.setattr(logging.getLogger("queend.worker"), "propagate", False)
+    client.configure(queue, retryLimit=0)
+
+    @app.worker(queue, lease=600, poll=1)
+    def handle(message: Message) -> None:
+        raise error
+
+    client.push(queue, 1)
+    with app.running():
+        consumed(client, queue)
+    (letter,) = client.get(f"/api/v1/dlq?queue={queue}").json["messages"]
+    assert letter["errorMessage"].endswith("\\udcff")
+
+
+class Unreadable(Dead):
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+@pytest.mark.parametrize("batch", [None, 5])
+@pytest.mark.parametrize("error", [Later(float("inf")), Unreadable()], ids=["delay", "text"])
+def test_a_verdict_that_cannot_be_made_counts_as_a_failure(app: App, client: Plain, queue: str, error: Exception,
+                                                           batch: int | None) -> None:
+    client.configure(queue, retryLimit=1)
+    attempts: list[int] = []
+
+    @app.worker(queue, lease=600, poll=1, batch=batch)
+    def handle(message: Any) -> None:
+        attempts.append((message if batch is None else message[0]).attempt)
+        raise error
+
+    client.push(queue, 1)
+    with app.running():
+        consumed(client, queue)
+    assert attempts == [1, 2] and client.dead(queue) == 1
+
+
+def test_a_token_that_is_missing_for_a_moment_ends_no_lease(daemon: Daemon, network: Lossy, client: Plain,
+                                                            queue: str) -> None:
+    """It is missing for a pop, at the first extension, and for the acknowledgment."""
+    missing, extensions = threading.Event(), threading.Semaphore(0)
+    asked: list[bool] = []
+    ends: list[tuple[int, bool]] = []
+    forward = network.rule
+
+    def rule(to_server: bool, data: bytes) -> list[Any]:
+        if to_server and data.startswith(b"POST /api/v1/lease"):
+            extensions.release()
+        return forward(to_server, data)
+
+    def shown() -> str:
+        asked.append(missing.is_set())
+        if asked[-1]:
+            missing.clear()
+            raise OSError("no such file")
+        return "token"
+
+    network.rule = rule
+    app = App(network.url, token=shown, deadline=LONG, timeout=LONG)
+
+    @app.worker(queue, lease=3, poll=1)
+    def handle(message: Message, context: Context) -> None:
+        missing.set()
+        for _ in range(4):      # longer than the lease
+            assert extensions.acquire(timeout=20)
+        ends.append((message.attempt, context.lost))
+        missing.set()
+
+    client.push(queue, 1)
+    missing.set()
+    with app.running():
+        consumed(client, queue)
+    assert ends == [(1, False)] and asked.count(True) == 3
+
+
+@pytest.mark.parametrize("path", [b"POST /api/v1/ack/batch", b"POST /api/v1/transaction", b"GET /api/v1/pop"],
+                         ids=["ack", "transaction", "pop"])
+def test_a_server_that_asks_to_wait_is_not_asked_in_a_loop(daemon: Daemon, network: Lossy, client: Plain, queue: str,
+                                                           path: bytes) -> None:
+    """It asks for more time than the deadline has left, so the request fails at once."""
+    asked: list[float] = []
+    busy: list[Any] = []
+
+    def rule(to_server: bool, data: bytes) -> list[Any]:
+        if to_server and data.startswith(path):
+            asked.append(time.monotonic())
+            if len(asked) < 3:
+                busy.append(network.speaks)
+        if not to_server and network.speaks in busy:
+            busy.remove(network.speaks)
+            return [b"HTTP/1.1 503 Busy\r\nRetry-After: 2\r\nContent-Length: 27\r\n\r\n"
+                    b'{"error":"try again later"}']
+        return [data]
+
+    network.rule = rule
+    app = App(network.url, deadline=1, timeout=LONG)
+
+    @app.worker(queue, lease=6 if b"pop" in path else 60, poll=1)
+    def handle(message: Message, context: Context) -> None:
+        if b"transaction" in path:
+            context.push(f"{queue}-out", 1)
+
+    client.push(queue, 1)
+    with app.running():
+        consumed(client, queue)
+        until(lambda: len(asked) > 1, "it is asked again")
+    assert all(later - earlier > 1.9 for earlier, later in pairwise(asked[:3]))
+
+
+def test_a_token_that_is_missing_is_no_answer(kind: type, tmp_path: Any) -> None:
+    def none() -> str:
+        raise RuntimeError("the vault is sealed")
+
+    for source, told in ((File(tmp_path / "token"), "No such file"), (none, "the vault is sealed")):
+        one = kind("http://127.0.0.1:1", token=source)
+        with pytest.raises(Unavailable, match=told) as raised:
+            one.push("q", 1)
+        assert not raised.value.may_be_done
+        one.close()
 
 
 @KINDS
@@ -391,7 +633,8 @@ def test_slips() -> None:
         app.run("two")
     with pytest.raises(ValueError, match="no workers"):
         App().run()
-    for wrong in ({"concurrency": 0}, {"lease": 0}, {"batch": 0}, {"prefetch": 0}):
+    for wrong in ({"concurrency": 0}, {"lease": 0}, {"batch": 0}, {"prefetch": 0}, {"poll": 0}, {"poll": 115.1},
+                  {"poll": float("nan")}):
         with pytest.raises(ValueError):
             app.worker("q", name="three", **wrong)(lambda message: None)
     with pytest.raises(ValueError):

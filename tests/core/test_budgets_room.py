@@ -1,6 +1,7 @@
 """What requests in hand may take together. Large ones wait for room, small ones are served meanwhile."""
 import contextlib
 import gzip
+import random
 import socket
 import struct
 import threading
@@ -61,6 +62,56 @@ def test_one_address_leaves_room_in_hand_to_another(start):
         assert not select_now(same)
         edge.release()
         assert answers(same, 1)[0][0] == 200
+
+
+def test_requests_that_wait_for_room_count_for_their_address(start):
+    """Those that came with one read as well. Beyond the bound of what arrives, others of the address are refused."""
+    packed = gzip.compress(random.Random(1).randbytes(7000) + bytes(300_000))
+    edge = start(workers=1, max_queued_bytes=400_000, max_arriving=200_000)
+    with contextlib.ExitStack() as opened:
+        first, other, *waiting = (opened.enter_context(contextlib.closing(sock)) for sock in (
+            edge.connect(), elsewhere(edge), *(edge.connect() for _ in range(60))))
+        first.sendall(push(120_000, "/hold"))
+        edge.wait(1, "held")
+        for number, sock in enumerate(waiting):
+            sock.sendall(head(len(packed), more="Content-Encoding: gzip\r\n") + packed)
+            until(lambda count=number + 1: counted(edge, "waited_room") + counted(edge, "refused") == count, "it waits")
+        other.sendall(head(8000) + b"x")
+        assert not select_now(other), "it has room"
+        other.sendall(b"x" * 7999)
+        assert answers(other, 1)[0][0] == 200
+        assert counted(edge, "no_room") > 30 and clients(edge)["arriving"] <= 200_000
+        edge.release()
+        assert answers(first, 1)[0][0] == 200
+        for sock in waiting:      # there is never room to unpack one
+            assert body(answers(sock, 1)[0]) == {"error": "Too much is being received; try again"}
+    until(lambda: clients(edge)["arriving"] == 0, "all is given back")
+
+
+def test_large_bodies_with_the_control_plane_count_for_their_address(start):
+    """Until their client leaves; then they count for all alone."""
+    edge = start(workers=1, max_arriving=4 * MIB, max_control_body=2 * MIB, max_body=2 * MIB)
+    size = 1_200_000
+    with contextlib.ExitStack() as opened:
+        same = [edge.connect() for _ in range(7)]
+        for number, sock in enumerate(same):
+            sock.sendall(head(size, "/hold") + b"x" * size)
+            until(lambda count=number + 1: len(edge.held) + counted(edge, "no_room") == count, "held or refused")
+        other, one = (opened.enter_context(contextlib.closing(sock)) for sock in (elsewhere(edge), edge.connect()))
+        assert len(edge.held) == 3 and clients(edge)["arriving"] < 4 * MIB
+        other.sendall(push(size))
+        assert answers(other, 1)[0][0] == 200
+        one.sendall(head(size) + b"x")
+        assert answers(one, 1)[0][0] == 503
+        for sock in same:
+            abort(sock)
+        until(lambda: clients(edge)["connections"] <= 2, "they have left")
+        assert clients(edge)["arriving"] == 3 * size
+        with contextlib.closing(edge.connect()) as sock:
+            sock.sendall(push(size))
+            assert answers(sock, 1)[0][0] == 200
+        edge.release()
+    until(lambda: clients(edge)["arriving"] == 0, "all is given back")
 
 
 def test_addresses_that_wait_take_turns(start):

@@ -201,6 +201,30 @@ def test_expect_continue(edge):
     sock.close()
 
 
+def test_who_waits_to_be_told_to_go_on_has_time(start):
+    """The time for a body begins when `100 Continue` is written, and not while an earlier answer is owed."""
+    edge = start(body_timeout_ms=700, workers=1)
+    post = b"POST /x HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n"
+
+    def time_passes():
+        with contextlib.closing(edge.connect()) as other:
+            other.sendall(post + b"\r\na")
+            assert answers(other, 1)[0][0] == 408
+
+    with contextlib.closing(edge.connect()) as patient, contextlib.closing(edge.connect()) as slow:
+        for sock in (patient, slow):
+            sock.sendall(b"GET /hold HTTP/1.1\r\nHost: h\r\n\r\n" + post + b"Expect: 100-continue\r\n\r\n")
+        edge.wait(2, "held")
+        slow.sendall(b"h")      # who sends of its body needs no invitation
+        time_passes()
+        time_passes()
+        edge.release()
+        assert [answer[0] for answer in answers(slow)] == [200, 408]
+        assert [answer[0] for answer in answers(patient, 2)] == [200, 100]
+        patient.sendall(b"hello")
+        assert body(answers(patient, 1)[0])["body"] == "hello"
+
+
 def test_refusals_come_in_turn_and_close(edge):
     sock = edge.connect()
     sock.sendall(b"GET /hold HTTP/1.1\r\nHost: h\r\n\r\nGET /livez HTTP/1.1\r\nHost: h\r\n\r\nnonsense\r\n\r\n"
@@ -449,6 +473,25 @@ def test_stop_while_requests_rush_in(start):
     for thread in threads:
         thread.join()
     assert not broken
+
+
+@pytest.mark.parametrize("taken", [1, 2, 3, 4, 5, 6] * 3)
+def test_stop_without_grace_while_bodies_are_copied(start, taken):
+    """The control plane copies requests while the workers end. Only AddressSanitizer sees what is read too late."""
+    edge = start(max_body=2_000_000, max_control_body=2_000_000, max_bridged_bytes=1 << 30)
+
+    def rush():
+        with contextlib.suppress(OSError), contextlib.closing(edge.connect()) as sock:
+            while True:
+                sock.sendall(b"POST /hold HTTP/1.1\r\nHost: h\r\nContent-Length: 900000\r\n\r\n" + b"x" * 900_000)
+
+    threads = [threading.Thread(target=rush) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    edge.wait(taken)
+    edge.stop(0)
+    for thread in threads:
+        thread.join()
 
 
 @pytest.mark.parametrize("mode", ["acceptor", "reuseport"])

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import threading
 import time
+import uuid
 
 import psycopg
 import pytest
 from support.client import Client, ack_of, data, pop_target
+from support.frames import message_ids
 from support.http import Gone
 from support.wait import until
 
@@ -196,3 +198,24 @@ def test_memory_comes_and_goes_under_load(conninfo: str) -> None:
         probe_memory_works()
         for script in scripts:
             script.client.close()
+
+
+def test_without_memory_each_id_is_stored_once(conninfo: str) -> None:
+    """A push brings ids of version 7 in the wrong order, each twice. Memory runs out at any place."""
+    ids = [str(uuid.UUID(bytes=one)) for one in sorted(message_ids(600), reverse=True) for _ in range(2)]
+    first = asked = 0
+    with Serving(conninfo) as serving:
+        script = Script(serving, "twice")
+        while first <= asked:
+            first += 1
+            items = [{"queue": "twice", "partition": f"p{first}", "payload": 1, "transactionId": one} for one in ids]
+            script.ask("GET", "/livez")
+            probe_memory_fails(first, 50)
+            script.ask("POST", "/api/v1/push", {"items": items})
+            asked = probe_memory_works()
+        script.client.close()
+    with psycopg.connect(conninfo) as db:
+        rows = db.execute("SELECT p.name, string_agg(l.ids, '') FROM queend.log l JOIN queend.partitions p"
+                          " ON p.id = l.partition_id JOIN queend.queues q ON q.id = p.queue_id"
+                          " WHERE q.name = 'twice' GROUP BY 1").fetchall()
+    assert rows and {name: len(stored) // 16 for name, stored in rows} == {name: 600 for name, _ in rows}

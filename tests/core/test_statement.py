@@ -44,7 +44,7 @@ RESULTS = {
     "lease_queues": "ord int4, queue text, grp text",
     "stream_sources": "query text, partition text",
     "queues_make": "queues_make void",
-    "ids_stored": "ord int4, found int8, stored_at int8",
+    "ids_stored": "ord int4, found int8, stored_at int8, deleted bool",
     "stream_cycle": "error text, stale int8, queue text, base _int8, created_at _int8, dups json, group_id int4,"
                     " committed int8, head int8, released bool, waits bool, gone bool",
     "look": "pg_current_snapshot text, version int8, now_us int8",

@@ -38,6 +38,23 @@ def test_a_finding_is_a_card_with_a_command(start_daemon: Callable[..., Daemon],
     assert not findings(page)
 
 
+def test_a_long_evidence_can_be_read_whole(start_daemon: Callable[..., Daemon], visit: Callable[..., Seen]) -> None:
+    evidence = " ".join(f"word{n}" for n in range(250))
+    seen = visit(start_daemon())
+    seen.page.route("**/api/v1/system/doctor", lambda route: route.fulfill(json={
+        "status": "warning", "timestamp": "2026-01-01T00:00:00.000Z", "checks": ["services"], "findings": [
+            {"check": "services", "level": "warning", "title": "a service fails", "evidence": evidence,
+             "advice": "Correct the cause"}]}))
+    page = seen.go("doctor")
+    card = page.get_by_role("article").filter(has_text="a service fails")
+    expect(card).to_contain_text("word20")
+    expect(card).not_to_contain_text("word200")
+    assert not findings(page)
+    card.get_by_role("button", name=f"Show all {len(evidence):,} characters").click()
+    expect(card).to_contain_text(evidence)
+    assert not findings(page)
+
+
 def test_without_a_clipboard_the_command_is_selected(start_daemon: Callable[..., Daemon],
                                                      visit: Callable[..., Seen]) -> None:
     """Browsers give no clipboard to pages of plain HTTP from another machine."""

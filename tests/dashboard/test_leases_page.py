@@ -41,7 +41,7 @@ def test_who_has_what_until_when(start_daemon: Callable[..., Daemon], visit: Cal
         for n, text in enumerate(("billing", "orders", "p1", "3", re.compile(r"^\d+ s ago$"),
                                   re.compile(r"^in 2 h 29 min$"), "1")):
             expect(row.locator("td").nth(n)).to_have_text(text)
-        expect(row.locator("td").last).to_have_text(taken[0]["leaseId"])
+        expect(row.locator("td[data-title='Lease id']")).to_have_text(taken[0]["leaseId"])
         expect(rows(page).first).to_contain_text("(without a group)")
         assert not findings(page)
         page.get_by_label("Sort by").select_option("Silent for longest")
@@ -136,6 +136,59 @@ def test_a_reader_changes_nothing(start_daemon: Callable[..., Daemon], visit: Ca
     expect(rows(page)).to_have_count(1)
     assert page.get_by_role("button", name="Release").count() == 0
     assert not findings(page)
+
+
+def test_a_token_of_some_queues(start_daemon: Callable[..., Daemon], visit: Callable[..., Seen]) -> None:
+    """It sees the pages of its queues. Pages that show all queues ask for one, and name those that it may read."""
+    daemon = start_daemon(JWT_ENABLED="true", JWT_SECRET=SECRET, QUEEND_JWT_QUEUES_CLAIM="queues")
+    with daemon.client() as client:
+        writer = {"Authorization": f"Bearer {token(role='read-write')}"}
+        client.request("POST", "/api/v1/push", {"items": [{"queue": "a.b", "payload": 1}]}, writer)
+        client.request("GET", "/api/v1/pop/queue/a.b?consumerGroup=g&subscriptionMode=all", headers=writer)
+    page = visit(daemon).page
+    page.goto(f"{daemon.url}/")
+    page.get_by_label("Token").fill(token(role="read-only", queues={"a.b": ["read"], "c.*": ["read"]}))
+    page.get_by_role("button", name="Sign in").click()
+    expect(page.get_by_role("heading", name="Queues", level=1)).to_be_visible()
+    menu = page.get_by_label("Main navigation").get_by_role("link")
+    expect(menu).to_have_text(["Queues", "Partitions", "Leases", "Messages", "Dead letters", "Scheduled"])
+    expect(page.get_by_text("The token may read: a.b, c.*.")).to_be_visible()
+    assert not findings(page)
+    for where in ("overview", "groups", "traces", "streams", "daemons", "doctor"):
+        page.goto(f"{daemon.url}/#/{where}")
+        expect(page.get_by_text("This page shows all queues; this token is limited")).to_be_visible()
+        expect(page.get_by_role("alert")).to_have_count(0)
+    for where in ("leases", "messages", "messages?tail=1", "dead", "scheduled"):
+        page.goto(f"{daemon.url}/#/{where}")
+        expect(page.get_by_text("Enter a queue: this token is limited to some queues.")).to_be_visible()
+        expect(page.get_by_role("alert")).to_have_count(0)
+        assert not findings(page)
+    page.goto(f"{daemon.url}/#/queues")
+    page.get_by_label("Queue (exact name)").fill("a.b")
+    page.get_by_role("button", name="Open").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Queue a.b")
+    for where, name in (("messages", "Messages"), ("dead", None), ("scheduled", None), ("leases", "Leases")):
+        page.goto(f"{daemon.url}/#/{where}?queue=a.b")
+        if name:
+            expect(page.get_by_role("region", name=name, exact=True).locator("tbody tr")).to_have_count(1)
+        expect(page.get_by_text("Loading…")).to_have_count(0)
+        expect(page.get_by_role("alert")).to_have_count(0)
+    page.goto(f"{daemon.url}/#/groups/g")
+    expect(page.get_by_role("region", name="Partitions of a.b").locator("tbody tr")).to_have_count(1)
+    page.goto(f"{daemon.url}/#/queues/other")
+    expect(page.get_by_role("alert").first).to_contain_text("Access denied")
+
+
+def test_a_token_of_every_queue_is_not_limited(start_daemon: Callable[..., Daemon],
+                                               visit: Callable[..., Seen]) -> None:
+    daemon = start_daemon(JWT_ENABLED="true", JWT_SECRET=SECRET, QUEEND_JWT_QUEUES_CLAIM="queues")
+    page = visit(daemon).page
+    page.goto(f"{daemon.url}/")
+    page.get_by_label("Token").fill(token(role="read-only", queues={"*": ["read"], "c": ["push"]}))
+    page.get_by_role("button", name="Sign in").click()
+    expect(page.get_by_role("heading", name="Overview", level=1)).to_be_visible()
+    expect(page.locator(".health")).to_be_visible()
+    expect(page.get_by_role("alert")).to_have_count(0)
 
 
 def test_without_an_answer(start_daemon: Callable[..., Daemon], visit: Callable[..., Seen]) -> None:

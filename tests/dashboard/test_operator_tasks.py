@@ -65,7 +65,7 @@ def test_a_group_is_moved_and_deleted(daemon: Daemon, client: Client, visit: Cal
     dialog.get_by_role("button", name="Close").click()
     assert [one["data"] for one in client.pop("moved", consumerGroup="mover", batch=4)] == [1, 2, 3]
     page.get_by_role("link", name="moved").click()
-    expect(page.get_by_text("Pending, in flight and consumed are each of the group that has most of them.")
+    expect(page.get_by_text("Pending, in flight and consumed count, in each partition, those of the group that has")
            ).to_be_visible()
     page.go_back()
     page.get_by_role("button", name="Delete in this queue").click()

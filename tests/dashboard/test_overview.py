@@ -4,12 +4,14 @@ from __future__ import annotations
 import re
 import signal
 from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import psycopg
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 from support.daemon import Daemon
+from support.parked import waiting
 from support.postgres import Postgres, running
 from support.standbys import name_standbys
 from support.wait import until
@@ -28,6 +30,68 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Postgres]:
 
 def green(page: Page) -> None:
     expect(page.locator(".health.good")).to_contain_text("The database answers and commits.")
+
+
+def figure(page: Page, name: str) -> str:
+    return page.locator(f"dt:text-is('{name}') + dd").inner_text()
+
+
+def test_the_figures_are_those_of_the_database(start_daemon: Callable[..., Daemon], visit: Callable[..., Seen]) -> None:
+    """With their units. In each partition, the group with most messages counts."""
+    daemon = start_daemon()
+    with daemon.client() as client, psycopg.connect(daemon.conninfo, autocommit=True) as session:
+        for part in range(3):
+            client.push("a", *range(10), partition=f"p{part}")
+        client.push("b", *range(4))
+        session.execute(OLD, ("b",))
+        client.push("b", 4)
+        for message in client.pop("a", consumerGroup="fast", subscriptionMode="all", batch=30, partitions=3)[:26]:
+            client.ack(message, group="fast")
+        (taken, *_) = client.pop("a", consumerGroup="slow", subscriptionMode="all", batch=8)
+        client.ack(taken, "dlq", "slow", error="no such customer")
+
+        # In flight are 7 of slow in p0 and 4 of fast in p2. No group has read b.
+        def asked(query: str) -> int:
+            (row,) = session.execute(query)
+            return row[0]
+
+        (slow,) = session.execute("""
+            SELECT sum(h.head - coalesce(c.committed + 1, 0)) FROM (
+                SELECT partition_id, max(base + n) AS head FROM queend.log GROUP BY 1) AS h
+              JOIN queend.partitions p ON p.id = h.partition_id JOIN queend.queues q ON q.id = p.queue_id
+              JOIN queend.consumer_groups g ON g.queue_id = q.id AND g.name = 'slow'
+              LEFT JOIN queend.cursors c ON c.partition_id = p.id AND c.group_id = g.id WHERE q.name = 'a'""")
+        assert slow[0] == 29
+        page = visit(daemon).go("overview")
+        expect(page.locator("dt:text-is('In flight') + dd")).to_have_text("11 messages")
+        assert figure(page, "Backlog") == f"{slow[0] - 7 + 5} messages" == "27 messages"
+        assert figure(page, "Dead letters") == "1 message" and asked("SELECT count(*) FROM queend.dead_letters") == 1
+        assert figure(page, "Queues") == str(asked("SELECT count(*) FROM queend.queues")) == "2"
+        assert figure(page, "Partitions") == str(asked("SELECT count(*) FROM queend.partitions")) == "4"
+        assert figure(page, "Failover buffer") == "0 messages"
+        expect(page.locator("dt:text-is('Oldest pending message') + dd")).to_have_text(re.compile(r"^6 min \d+ s$"))
+        with waiting(daemon, client, "empty", 3):
+            expect(page.locator("dt:text-is('Waiting long polls') + dd")).to_have_text("3")
+            assert int(figure(page, "Client connections")) >= 4
+
+
+def test_rates_are_those_of_the_counters(daemon: Daemon, visit: Callable[..., Seen]) -> None:
+    """What was pushed between two answers, per second."""
+    seen = visit(daemon)
+    numbers = iter((0, 995))
+    start = {}
+
+    def answer(route: Route) -> None:
+        found = route.fetch().json()
+        start.setdefault("at", found["at"])
+        pushed = next(numbers, 995)
+        at = datetime.fromisoformat(start["at"]) + timedelta(seconds=10 if pushed else 0)
+        found["jobs"]["push"]["items"] = pushed
+        route.fulfill(json={**found, "at": at.strftime("%Y-%m-%dT%H:%M:%S.000Z")})
+
+    seen.page.route("**/api/v1/system/live", answer)
+    page = seen.go("overview")
+    expect(page.locator("figure", has_text="pushed").locator("b").first).to_have_text("99.5")
 
 
 def never_green(page: Page, text: str) -> None:
@@ -79,7 +143,8 @@ def test_a_daemon_that_hangs(start_daemon: Callable[..., Daemon], visit: Callabl
 
 def test_problems_with_a_link(start_daemon: Callable[..., Daemon], visit: Callable[..., Seen],
                               tmp_path: Path) -> None:
-    daemon = start_daemon(QUEEND_BUFFER_BYTES=1 << 24, FILE_BUFFER_DIR=tmp_path)
+    daemon = start_daemon(QUEEND_BUFFER_BYTES=1 << 24, FILE_BUFFER_DIR=tmp_path, METRICS_SAMPLE_INTERVAL_MS=100,
+                          METRICS_AGGREGATE_INTERVAL_S=1)      # metrics are written each second
     page = visit(daemon).go("overview")
     green(page)
     expect(page.get_by_role("region", name="Problems")).to_have_count(0)

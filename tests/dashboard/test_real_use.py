@@ -18,12 +18,12 @@ PAGES = ("overview", "queues", "queues/orders", "queues/orders/groups", "queues/
          "partitions?queue=orders", "groups", "groups/billing", f"groups/{WIDE}", "leases", "messages",
          f"messages?queue={LONG}&text=WW", "dead", f"dead?queue={LONG}&group={WIDE}&error=Trace", "scheduled", "traces",
          f"traces/{WIDE}", "streams", "daemons", "doctor", "maintenance", "settings")
-# What reaches beyond the screen, and tables that scroll sideways on a narrow one.
+# What reaches beyond the screen, and tables that scroll sideways.
 BEYOND = """() => [...document.querySelectorAll("main, main *")].filter((one) => {
     const box = one.getBoundingClientRect();
-    if (one.matches(".wide")) return innerWidth < 700 && one.scrollWidth > one.clientWidth + 1;
+    if (one.matches(".wide")) return one.scrollWidth > one.clientWidth + 1;
     return box.width && box.right > document.documentElement.clientWidth + 1
-        && !one.closest(".unseen, .middle, .u-wrap") && (innerWidth < 700 || !one.closest(".wide"));
+        && !one.closest(".unseen, .whole, .line, .u-wrap");
 }).map((one) => one.outerHTML.slice(0, 120))"""
 
 
@@ -42,3 +42,39 @@ def test_nothing_is_cut_off(used: Daemon, visit: Callable[..., Seen], where: str
         assert page.evaluate("document.documentElement.scrollWidth") <= width
         assert page.evaluate(BEYOND) == []
         assert not findings(page)
+
+
+def test_a_long_name_keeps_its_beginning_and_its_end(used: Daemon, visit: Callable[..., Seen]) -> None:
+    """On one line, as the column allows. The whole name stays the name of the link."""
+    page = visit(used, viewport={"width": 1400, "height": 900}).go("messages")
+    link = page.get_by_role("region", name="Messages").get_by_role("link", name=LONG_NAME, exact=True).first
+    expect(link).to_be_visible()
+    expect(link.locator(".name")).to_have_attribute("title", LONG_NAME)
+    box, row = link.bounding_box(), link.locator("xpath=ancestor::tr").bounding_box()
+    assert box and row and box["width"] < 160 and row["height"] < 60
+    shown = link.locator(".cut").evaluate(
+        "cut => ['::before', '::after'].map((part) => getComputedStyle(cut, part).content)")
+    assert shown == [f'"{LONG_NAME[:-7]}"', f'"{LONG_NAME[-7:]}"']
+    link.click()
+    expect(page.get_by_role("heading", level=1)).to_have_text(f"Message {LONG_NAME}")
+
+
+def test_partitions_of_a_group_by_their_lag(used: Daemon, visit: Callable[..., Seen]) -> None:
+    page = visit(used, viewport={"width": 1400, "height": 900}).go("groups/dashboards")
+    rows = page.get_by_role("region", name="Partitions of telemetry").locator("tbody tr")
+    expect(rows.first.locator("td[data-title=Lag]")).to_have_text("0")
+    page.get_by_label("Sort partitions by").select_option("Largest lag first")
+    expect(rows.first.locator("td[data-title=Lag]")).to_have_text("10")
+    expect(rows.last.locator("td[data-title=Lag]")).to_have_text("0")
+    assert not findings(page)
+
+
+def test_a_payload_takes_the_width_that_is_left(used: Daemon, visit: Callable[..., Seen]) -> None:
+    seen = visit(used, viewport={"width": 1400, "height": 900})
+    page = seen.go("messages?queue=audit")
+    cell = page.get_by_role("region", name="Messages").locator("td[data-title=Payload]").first
+    expect(cell).to_contain_text("leave it at the door")
+    at_1400 = cell.bounding_box()
+    page.set_viewport_size({"width": 1900, "height": 900})
+    at_1900 = cell.bounding_box()
+    assert at_1400 and at_1900 and at_1400["width"] > 200 and at_1900["width"] > at_1400["width"] + 400

@@ -4,7 +4,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
-from playwright.sync_api import expect
+from playwright.sync_api import Route, expect
 from support.client import Client
 from support.daemon import Daemon
 
@@ -72,6 +72,26 @@ def test_the_number_is_what_the_group_gets_again(daemon: Daemon, visit: Callable
         expect(panel).to_contain_text("billing would get up to 12 messages again.")
         page.keyboard.press("End")
         expect(panel).to_contain_text("billing would get no messages again.")
+
+
+def test_more_partitions_than_are_counted(daemon: Daemon, visit: Callable[..., Seen]) -> None:
+    with daemon.client() as client:
+        two_times(client, "more")
+        seen = visit(daemon)
+
+        def as_if_there_were_more(route: Route) -> None:
+            found = route.fetch().json()
+            route.fulfill(json={**found, "next": found["partitions"][-1]["id"]})
+
+        seen.page.route("**/api/v1/offsets", as_if_there_were_more)
+        page = seen.go("groups/billing", "billing")
+        page.get_by_role("button", name="Replay in more").click()
+        page.get_by_label("Moment").focus()
+        page.keyboard.press("Home")
+        panel = page.get_by_role("group", name="Replay of more")
+        expect(panel).to_contain_text("billing would get up to 12 messages again in the first 10,000 partitions.")
+        panel.get_by_role("button", name="Seek to this time").click()
+        expect(page.get_by_role("dialog")).to_contain_text("again in the first 10,000 partitions.")
 
 
 def test_a_later_moment_skips(daemon: Daemon, visit: Callable[..., Seen]) -> None:

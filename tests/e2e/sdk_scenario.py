@@ -1,8 +1,8 @@
 """The load of test_sdk.py, run inside an environment that has nothing but the published SDK.
 
-Usage: sdk_scenario.py URL BATCH EACH OPTIONS. BATCH 0 leaves batch and partitions to the SDK's defaults; EACH: messages
-per partition; OPTIONS: of the client, as JSON. The last line on standard output is a JSON object of what was seen; a
-wrong order or a message seen twice ends the program at once.
+Usage: sdk_scenario.py URL BATCH PARTITIONS EACH OPTIONS. BATCH 0 leaves batch and partitions to the SDK's defaults;
+EACH: messages per partition; OPTIONS: of the client, as JSON. The last line on standard output is a JSON object of what
+was seen; a wrong order or a message seen twice ends the program at once.
 """
 from __future__ import annotations
 
@@ -13,9 +13,8 @@ import time
 
 from queen import Queen
 
-PARTITIONS = 1000
-EACH = int(sys.argv[3])
-OPTIONS = json.loads(sys.argv[4])
+PARTITIONS, EACH = int(sys.argv[3]), int(sys.argv[4])
+OPTIONS = json.loads(sys.argv[5])
 PER_PUSH = EACH // 2
 PRODUCERS = 4
 CONSUMERS = 3

@@ -4,13 +4,13 @@ from __future__ import annotations
 import importlib.util
 import os
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import psycopg
 from support.client import data
 from support.daemon import PACKAGE, Daemon
+from support.forked import queend
 from support.postgres import Postgres
 from support.sanitizer import preloaded
 from support.wait import until
@@ -28,7 +28,7 @@ def program(postgres: Postgres, name: str) -> Path:
 
 
 def adopt(conninfo: str, folder: Path, *arguments: str, answer: str = "") -> tuple[int, str]:
-    done = subprocess.run([sys.executable, "-m", "queend", "failover", "adopt", *arguments], input=answer,
+    done = subprocess.run([*queend(), "failover", "adopt", *arguments], input=answer,
                           capture_output=True, text=True, cwd="/",
                           env=preloaded({"PATH": os.environ["PATH"], "PYTHONPATH": str(PACKAGE), "QUEEND_DSN": conninfo,
                                          "FILE_BUFFER_DIR": str(folder)}))

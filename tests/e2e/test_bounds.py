@@ -27,7 +27,7 @@ def test_pops_that_wait_have_a_bound(daemon, client, target, request):
     queue = request.node.name
     client.push(queue, 1, partition="p")
     assert data(client.pop(queue, "p", autoAck="true")) == [1]
-    until(lambda: client.metric("queend_worker_parked") == 0, "those of the test before have left")
+    until(lambda: client.parked() == 0, "those of the test before have left")
     with waiting(daemon, client, queue, 3) as clients:
         for _ in range(2):
             answer = client.request("GET", target(queue))
@@ -38,7 +38,7 @@ def test_pops_that_wait_have_a_bound(daemon, client, target, request):
         assert data(first_served(clients).receive().json["messages"]) == [2]
         with contextlib.closing(daemon.client()) as fourth:      # there is room for one again
             fourth.send("GET", target(queue))
-            until(lambda: client.metric("queend_worker_parked") == 3, "it waits")
+            until(lambda: client.parked() == 3, "it waits")
             answer = client.request("GET", target(queue))
             assert answer.status == 503
     assert client.metric("queend_worker_not_parked_total") >= 3
@@ -52,10 +52,10 @@ def test_one_connection_may_not_park_all_pops(start_daemon):
         for _ in range(8):
             many.send("GET", pop_target("q", "none", wait="true", timeout=20000))
         until(lambda: client.metric("queend_worker_not_parked_total") == 6, "the others are refused")
-        assert client.metric("queend_worker_parked") == 2
+        assert client.parked() == 2
         with contextlib.closing(daemon.client()) as other:
             other.send("GET", pop_target("q", "none", wait="true", timeout=20000))
-            until(lambda: client.metric("queend_worker_parked") == 3, "another's waits")
+            until(lambda: client.parked() == 3, "another's waits")
 
 
 def test_one_address_leaves_pops_to_others(daemon, client):
@@ -64,7 +64,7 @@ def test_one_address_leaves_pops_to_others(daemon, client):
         assert client.request("GET", pop_target("one_address", wait="true", timeout=20000)).status == 503
         with Wire(daemon.address, source="127.0.0.2") as other:
             other.send(request("GET", pop_target("one_address", "p", wait="true", timeout=20000)))
-            until(lambda: client.metric("queend_worker_parked") == 4, "another's waits")
+            until(lambda: client.parked() == 4, "another's waits")
             client.push("one_address", 1, partition="p")
             assert other.receive().status == 200
 

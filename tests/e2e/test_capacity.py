@@ -6,6 +6,7 @@ import uuid
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from urllib.parse import quote
 
 import psycopg
 import pytest
@@ -28,6 +29,12 @@ def into_room(push: Callable[[], list[dict]]) -> dict[str, int]:
         seen = kinds(push())
         return seen if "queued" in seen else None
     return until(look, "there is room again")
+
+
+def pushed(client: Client, queue: str) -> int:
+    """The messages pushed to a queue, as the statistics count them."""
+    series = client.get(f"/api/v1/analytics/queue-ops?queue={quote(queue)}").json["series"]
+    return sum(row["pushMessages"] for row in series)
 
 
 def stored(client: Client, queue: str) -> int:
@@ -158,6 +165,8 @@ def test_every_form_of_a_push_answers(client: Client, queue: str, form: str) -> 
     else:
         assert [one["status"] for one in answer.json] == ["queued"] * 25 + ["failed"] * 15
     assert [m["data"]["n"] for m in client.pop(queue, batch=100, autoAck=True)] == list(range(25))
+    until(lambda: pushed(client, queue) > 0, "it is counted")
+    assert pushed(client, queue) == 25
 
 
 def test_a_transaction_that_does_not_fit_takes_no_effect(client: Client, queue: str) -> None:
@@ -216,3 +225,19 @@ def test_the_size_of_a_queue(daemon: Daemon, client: Client, queue: str) -> None
         while client.pop(queue, batch=100, partitions=3, autoAck=True, consumerGroup="late"):
             pass
         assert size() == 0
+
+
+def test_the_id_of_a_deleted_message_is_told_where_there_is_no_room(client: Client, queue: str) -> None:
+    def again() -> dict:
+        (one,) = client.push_items([{"queue": queue, "payload": 1, "transactionId": "same"}])
+        return one
+
+    client.configure(queue, maxSize=1)
+    first, = client.push_items([{"queue": queue, "payload": 1, "transactionId": "same"}])
+    assert kinds(client.push(queue, 2)) == {"failed": 1}
+    assert again()["status"] == "duplicate"
+    assert client.request("DELETE", f"/api/v1/queues/{queue}/partitions/Default/messages/same").json["success"]
+    assert kinds(client.push(queue, 3)) == {"failed": 1}
+    assert (again()["status"], again()["message_id"]) == ("duplicate_of_deleted", first["message_id"])
+    client.configure(queue, maxSize=None)
+    assert (again()["status"], again()["message_id"]) == ("duplicate_of_deleted", first["message_id"])

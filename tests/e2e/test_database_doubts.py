@@ -194,7 +194,8 @@ def test_the_doctor_names_the_setting_that_is_to_be_changed(start_daemon, cluste
             assert client.get("/health").json["commitsMayBeLost"] == ["synchronous_commit_local", "fsync"]
             told = {one["evidence"]: one["advice"] for one in client.get("/api/v1/system/doctor").json["findings"]
                     if one["check"] == "daemon"}
-            assert told == {"synchronous_commit is local": "Set synchronous_commit to on",
+            assert told == {"synchronous_commit is local": "Set synchronous_commit to on, and restart the daemon: its "
+                            "sessions keep the value",
                             "fsync is not on": "Set fsync to on"}
     finally:
         cluster.execute("ALTER SYSTEM RESET synchronous_standby_names")

@@ -63,7 +63,7 @@ def test_a_parked_pop_is_served_when_the_moment_comes(client: Client, daemon: Da
         "first"], "the partition and the cursor are known: a push could deliver by itself"
     waiting.send("GET", pop_target(queue, "p" if specific else None, wait=True, timeout=100_000, batch=10,
                                    autoAck=auto))
-    until(lambda: client.metric("queend_worker_parked"), "the pop is parked")
+    until(lambda: client.parked(), "the pop is parked")
     client.push_items([{"queue": queue, "partition": "p", "payload": "timed", "delayMs": 400},
                        {"queue": queue, "partition": "p", "payload": "after"}])
     got = waiting.receive().json["messages"]
@@ -194,7 +194,7 @@ def test_deleting_it_lets_the_others_go(client: Client, daemon: Daemon, waiting:
     client.push(queue, "late", deliverAt=in_ms(HOUR_MS), transactionId="t")
     client.push(queue, "behind")
     waiting.send("GET", pop_target(queue, wait=True, timeout=100_000))
-    until(lambda: client.metric("queend_worker_parked"), "the pop is parked")
+    until(lambda: client.parked(), "the pop is parked")
     (one,) = [m for m in client.get(f"/api/v1/messages?queue={queue}").json["messages"] if "deliverAt" in m]
     assert client.request("DELETE", f"/api/v1/messages/{one['partitionId']}/t").json["success"] is True
     assert data(waiting.receive().json["messages"]) == ["behind"]
@@ -223,7 +223,7 @@ def test_a_moment_outlives_the_daemon_and_reaches_the_others(start_daemon: Calla
         second = start_daemon(first.conninfo)
         with second.client() as other:
             other.send("GET", pop_target(queue, wait=True, timeout=100_000))     # believes in a lease of an hour
-            until(lambda: second.client().metric("queend_worker_parked"), "the pop is parked")
+            until(lambda: second.client().parked(), "the pop is parked")
             assert client.ack_batch([ack_of(one) for one in held])[-1]["leaseReleased"]
             first.kill()
             got = other.receive().json["messages"]

@@ -111,3 +111,19 @@ def test_a_repeated_push_tells_where_the_partition_ends(start_daemon: Callable[.
         (answer,) = client.push("q", "twice", partition="p", transactionId="twice")
         assert answer["status"] == "duplicate"
         assert data(waiting.pop("q", autoAck=True, consumerGroup="g")) == ["twice"]
+
+
+def test_a_commit_to_thousands_of_partitions(daemons: dict[str, Daemon], queue: str):
+    """A look takes them into memory in slices; a group that was read before hears of each."""
+    many = 3500
+    items = [{"queue": queue, "partition": str(n), "payload": n} for n in range(many)]
+    with daemons["one"].client() as client, psycopg.connect(daemons["one"].conninfo, autocommit=True) as database:
+        client.push(queue, "known", partition="known")
+        assert data(client.pop(queue, autoAck=True)) == ["known"]
+        for made in range(2):                 # partitions that are new, then such that are known
+            database.execute(PUSH, [json.dumps(items)])
+            found: list[int] = []
+            while len(found) < many and (messages := client.pop(queue, batch=1000, partitions=1000, autoAck=True,
+                                                                wait=True, timeout=20_000)):
+                found += data(messages)
+            assert sorted(found) == list(range(many)), made

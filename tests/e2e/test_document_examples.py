@@ -136,7 +136,7 @@ def shell(daemon, folder, line):
     """A command of `queend`, as one types it."""
     environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(PACKAGE), "LANG": "C.UTF-8",
                    "QUEEND_URL": f"http://127.0.0.1:{daemon.port}", "XDG_CONFIG_HOME": str(folder)}
-    return subprocess.run(["bash", "-c", line.replace("queend ", f"{typed()} -m queend ", 1)], cwd=folder,
+    return subprocess.run(["bash", "-c", line.replace("queend ", f"{typed()} ", 1)], cwd=folder,
                           env=environment, capture_output=True, text=True)
 
 

@@ -200,10 +200,10 @@ def test_every_way_in_and_every_way_out(daemon: Daemon, client: Client, encrypte
 
 @contextmanager
 def parked(daemon: Daemon, client: Client, queue: str, **query: Any) -> Iterator[Client]:
-    before = client.metric("queend_worker_parked")
+    before = client.parked()
     with daemon.client() as one:
         one.send("GET", pop_target(queue, wait=True, timeout=100_000, **query))
-        until(lambda: client.metric("queend_worker_parked") == before + 1, "the pop waits")
+        until(lambda: client.parked() == before + 1, "the pop waits")
         yield one
 
 

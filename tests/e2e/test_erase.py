@@ -160,6 +160,43 @@ def test_what_came_back_is_found_by_its_first_id(client, queue, database) -> Non
     assert places_of(database, name) == []
 
 
+def test_a_redrive_behind_the_search_of_the_log_is_met(daemon, client, queue, database) -> None:
+    """It moves a dead letter to the log, which was searched already."""
+    name = f"eve-{uuid.uuid4()}"
+    pushed(client, queue, name, True)
+    (taken,) = [one for one in client.pop(queue, batch=10, consumerGroup="g") if one["transactionId"] == "m2"]
+    client.ack(taken, "dlq", "g", lease=False)
+    number, = database.execute("SELECT id FROM queend.queues WHERE name = %s", (queue,)).fetchone()
+    database.execute("SELECT * FROM queend.retain(%s, 0, 9, 99, -queend.now_us(), 0, 0)", (number,))
+    # SQL redrives no compressed letter
+    database.execute("UPDATE queend.dead_letters SET payload = %s WHERE queue_id = %s",
+                     (f'{{"who": "{name}"}}', number))
+    database.execute("DELETE FROM queend.dead_bodies b USING queend.partitions p"
+                     " WHERE p.id = b.partition_id AND p.queue_id = %s", (number,))
+    with psycopg.connect(daemon.conninfo) as other:
+        other.execute("LOCK TABLE queend.dead_letters IN ACCESS EXCLUSIVE MODE")
+        told: list[dict] = []
+        thread = threading.Thread(target=lambda: told.append(erase(Client(daemon.address), queue, text=name)))
+        thread.start()
+        until(lambda: database.execute("SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE"
+                                       " '%%erase_dead%%' AND pid <> pg_backend_pid()").fetchone(),
+              "it searches the dead letters")
+        assert other.execute("SELECT redriven FROM queend.dead_redrive(%s, NULL, NULL, NULL, NULL, NULL, 9)",
+                             (number,)).fetchone() == (1,)
+    thread.join()
+    assert told[0]["erased"] == 1
+    assert places_of(database, name) == []
+
+
+@pytest.mark.parametrize("place", [
+    "log.1", "log.2147483648.0", "log.1.x00", "log.x.0", "traces.2147483648.x.0", "traces.1.x0.0", "traces.1.0.0",
+    "letters.1", "letters.x00.1", "outbox.1.1", "outbox.x", "early.x00.1", "outbox.٣", "outbox.0\n", "outbox.-1"])
+def test_a_place_that_no_answer_named_is_refused(client, queue, place) -> None:
+    client.push(queue, 1)
+    answer = client.post(f"/api/v1/queues/{queue}/erase", {"text": "a", "after": place})
+    assert (answer.status, answer.json["error"]) == (400, "after must be the value of next in an earlier answer")
+
+
 @pytest.mark.parametrize("how", ["http", "sql"])
 def test_also_what_an_earlier_version_deleted_or_is_consumed(client, queue, database, how) -> None:
     name = f"eve-{uuid.uuid4()}"

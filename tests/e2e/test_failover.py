@@ -2,8 +2,11 @@
 from __future__ import annotations
 
 import itertools
+import json
+import os
 import signal
 import threading
+import time
 from contextlib import nullcontext
 
 import psycopg
@@ -11,10 +14,10 @@ import pytest
 from support.client import Client, data
 from support.crowd import Crowd
 from support.daemon import Daemon
+from support.http import Wire, request
 from support.ports import free_port
 from support.postgres import Postgres
 from support.wait import PATIENCE, until
-
 
 SHARED = ("/api/v1/system/shared-state", "/internal/api/shared-state/stats", "/internal/api/inter-instance/stats")
 KEY = "5a" * 32
@@ -287,6 +290,42 @@ def test_full_is_said_and_nothing_of_it_is_kept(server, queue):
         assert everything(client, queue) == ["a" * 10_000, "c"]
 
 
+def test_one_address_cannot_fill_the_buffer_for_others(server, queue):
+    """The last quarter is for other addresses. An empty buffer counts anew."""
+    daemon = server(QUEEND_BUFFER_BYTES=1 << 20)
+
+    def fill(wire, name) -> list[str]:
+        """Pushes until a push is refused. Returns the statuses, and the refusal."""
+        seen: list[str] = []
+        for number in itertools.count():
+            wire.send(request("POST", "/api/v1/push", json.dumps({"items": [
+                {"queue": queue, "partition": name, "payload": f"{number}" + "x" * 20_000}]}).encode()))
+            answer = wire.receive()
+            if answer.status == 503:
+                return [*seen, answer.json["error"]]
+            seen.append(answer.json[0]["status"])
+
+    with daemon.client() as client, Wire(daemon.address) as greedy, Wire(daemon.address, source="127.0.0.2") as other:
+        client.post("/api/v1/system/maintenance", {"enabled": True})
+        *mine, refusal = fill(greedy, "greedy")
+        assert "keeps its last quarter for clients of other addresses" in refusal
+        assert set(mine) == {"buffered"} and 36 <= len(mine) <= 40, len(mine)
+        assert client.get("/health").json["doubts"] == ["buffer_full"]      # nobody else has used it
+        other.send(request("POST", "/api/v1/push", b'{"items":[{"queue":"%s","payload":1}]}' % queue.encode()))
+        assert other.receive().json[0]["status"] == "buffered"
+        assert fill(greedy, "greedy") == [refusal]
+        assert client.get("/readyz").status == 200 and client.get("/health").json["doubts"] == []
+        *theirs, refusal = fill(other, "other")
+        assert "is full" in refusal and set(theirs) == {"buffered"} and 11 <= len(theirs) <= 14, len(theirs)
+        client.post("/api/v1/system/maintenance", {"enabled": False})
+        drained(client)
+        assert len(everything(client, queue)) == len(mine) + 1 + len(theirs)
+        client.post("/api/v1/system/maintenance", {"enabled": True})
+        assert len(fill(greedy, "greedy")) == len(mine) + 1
+        client.post("/api/v1/system/maintenance", {"enabled": False})
+        drained(client)
+
+
 def test_a_damaged_record_goes_into_the_quarantine_and_blocks_nothing(server, postgres, queue, tmp_path):
     conninfo = postgres.database()
     daemon = server(conninfo)
@@ -376,6 +415,27 @@ def test_one_daemon_drains_what_several_left_behind(server, postgres, queue, tmp
         with left[2].client() as client:
             drained(client)
         assert everything(a, queue, "p2") == list(range(1000))
+
+
+@pytest.mark.parametrize("kept", ["drains its own buffer", "starts later"])
+def test_a_folder_whose_owner_was_killed_while_it_asked_for_it(server, postgres, queue, tmp_path, kept):
+    """The file `wanted` stays. It ends neither adoption nor what the next owner may do."""
+    conninfo, wanted = postgres.database(), tmp_path / "buffer/0/wanted"
+    left, other = server(conninfo), server(conninfo, QUEEND_BUFFER_ADOPT_MS=50)
+    with left.client() as client:
+        client.post("/api/v1/system/maintenance", {"enabled": True})
+        client.push(queue, "left behind")
+        if kept == "starts later":
+            other.kill()
+        left.kill()
+        wanted.touch()
+        os.utime(wanted, (time.time() - 3600,) * 2)
+    if kept == "starts later":
+        other = server(conninfo)
+        assert not wanted.exists()
+    with other.client() as client:
+        client.post("/api/v1/system/maintenance", {"enabled": False})
+        until(lambda: everything(client, queue) == ["left behind"], "it is stored")
 
 
 @pytest.mark.parametrize("adopter", ["lives", "is killed"])

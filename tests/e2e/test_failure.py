@@ -120,7 +120,7 @@ def test_sigterm_answers_what_was_asked(start_daemon, postgres: Postgres) -> Non
     load = Load(lambda: current[0].address, "stopped")
     load.reached(300)
     with daemon.client() as client:
-        until(lambda: client.metric("queend_worker_parked") == 20, "the pops wait")
+        until(lambda: client.parked() == 20, "the pops wait")
     daemon.terminate()
     for one in waiting:
         answer = one.receive()
@@ -142,7 +142,7 @@ def test_postgres_restarted_under_load(start_daemon, postgres: Postgres) -> None
         for wanted in (300, 700):
             load.reached(wanted)
             waiting.send("GET", pop_target(f"quiet-{wanted}", wait=True, timeout=60000))
-            until(lambda: client.metric("queend_worker_parked") == 1, "the pop waits")
+            until(lambda: client.parked() == 1, "the pop waits")
             postgres.restart()
             until(lambda: client.get("/readyz").status == 200, "the core is back")
             until(lambda: client.get("/health").status == 200, "the control plane is back")

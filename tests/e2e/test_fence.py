@@ -227,3 +227,26 @@ def pushes(client: Client) -> float:
     """How many statements were sent for pushes so far."""
     (line,) = (line for line in client.figures() if line.startswith('queend_calls_total{type="push"}'))
     return float(line.rsplit(" ", 1)[1])
+
+
+@pytest.mark.parametrize("end", ["answered", "lost"])
+def test_a_scan_in_flight_while_the_server_is_taken_for_another_one(slow, queue: str, end: str) -> None:
+    """One connection reads a page of a group; the other one ends, comes again, and finds the server changed."""
+    daemon = slow(LIBQUEEN_INFLIGHT_DEADLINE_MS=600_000, QUEEND_SLOTS=2)
+    with (daemon.client() as client, daemon.client() as waiting,
+          psycopg.connect(daemon.conninfo, autocommit=True) as admin, psycopg.connect(daemon.conninfo) as holder):
+        client.push(queue, 1, partition="p")
+        assert data(client.pop(queue, "p", consumerGroup="known")) == [1]
+        holder.execute("LOCK TABLE queend.cursors IN ACCESS EXCLUSIVE MODE")
+        waiting.send("GET", f"/api/v1/pop/queue/{queue}?consumerGroup=new&wait=true&timeout=90000")
+        page, = until(lambda: admin.execute(f"{SLOTS} AND query LIKE '%pop_scan%' AND wait_event_type = 'Lock'"
+                                            ).fetchone(), "a page of the scan waits")
+        others = {pid for pid, in admin.execute(SLOTS).fetchall()} - {page}
+        admin.execute("SELECT pg_stat_reset_shared('bgwriter')")
+        for pid in others:
+            admin.execute("SELECT pg_terminate_backend(%s)", (pid,))
+        until(lambda: daemon.line("server_changed"), "the daemon has noticed")
+        if end == "lost":
+            admin.execute("SELECT pg_terminate_backend(%s)", (page,))
+        holder.rollback()
+        assert data(waiting.receive().json["messages"]) == [1]

@@ -5,7 +5,6 @@ import contextlib
 import itertools
 import os
 import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,6 +13,7 @@ import psycopg
 import pytest
 from support.client import Client
 from support.daemon import PACKAGE, Daemon
+from support.forked import queend
 from support.log import stored
 from support.postgres import Postgres, running
 from support.wait import until
@@ -255,7 +255,7 @@ def test_the_lock_of_migrations_at_a_restore(server, tmp_path):
     conninfo = server.database("ender")
 
     def run(*words: str | Path) -> str:
-        done = subprocess.run([sys.executable, "-m", "queend", *map(str, words)], cwd=tmp_path, text=True,
+        done = subprocess.run([*queend(), *map(str, words)], cwd=tmp_path, text=True,
                               capture_output=True, env={"PATH": os.environ["PATH"], "PYTHONPATH": str(PACKAGE),
                                                         "QUEEND_DATA_DIR": str(tmp_path), "QUEEND_DSN": conninfo})
         assert done.returncode == 0, done

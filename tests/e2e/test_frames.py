@@ -6,6 +6,7 @@ import json
 import random
 import threading
 import uuid
+from collections.abc import Callable
 
 import psycopg
 import pytest
@@ -205,7 +206,7 @@ def test_a_waiting_pop_is_answered_with_a_group(daemon: Daemon, client: Client, 
     with daemon.client() as waiter:
         for round_, n in enumerate([5, 20, 40]):
             waiter.send("GET", f"/api/v1/pop/queue/{queue}?wait=true&timeout=20000&batch=30&autoAck=true")
-            until(lambda: client.metric("queend_worker_parked") == 1, "the pop is parked")
+            until(lambda: client.parked() == 1, "the pop is parked")
             texts = uuids(n, version)
             told = push(client, form_b(framed_group(queue, "p", list(range(n)), texts)[0]))
             messages = waiter.receive().json["messages"]
@@ -213,3 +214,22 @@ def test_a_waiting_pop_is_answered_with_a_group(daemon: Daemon, client: Client, 
             assert data(messages) == list(range(n)), round_
             assert [m["id"] for m in messages] == [one["message_id"] for one in told]
             assert [m["transactionId"] for m in messages] == texts
+
+
+def test_framed_groups_that_are_sent_in_halves(start_daemon: Callable[..., Daemon], queue: str) -> None:
+    """An error of one item splits a batch until that item stands alone. The groups are then stored unpacked, as many
+    more rows than their size in frames tells."""
+    values = [[{"n": n, "chance": random.Random(n).randbytes(980).hex(), "text": "x" * 13_500}
+               for n in range(at, at + 60)] for at in range(0, 1800, 60)]
+    groups, _, packed = zip(*(framed_group(queue, "p", one, uuids(60, 7)) for one in values))
+    assert all(len(z) <= 65536 for z in packed) and len(json.dumps(values)) > 14 * sum(map(len, packed))
+    daemon = start_daemon(NUM_WORKERS=1)
+    with daemon.client() as client, psycopg.connect(daemon.conninfo, autocommit=True) as db:
+        client.push(queue, "first", partition="p")
+        db.execute("ALTER TABLE queend.log ADD CONSTRAINT small CHECK (n < 60) NOT VALID")
+        assert {one["status"] for one in push(client, form_b(*groups))} == {"queued"}
+        stored: list[dict] = []
+        while messages := client.pop(queue, "p", batch=200, autoAck=True):
+            stored += messages
+        assert data(stored) == ["first", *(value for one in values for value in one)]
+    daemon.stop()

@@ -15,10 +15,11 @@ from support.daemon import Daemon
 from support.http import Answer, Gone
 from support.postgres import Postgres, running
 from support.remembered import NOTHING, remembered
+from support.sanitizer import PRELOAD
 from support.seeds import seed_of_run
 from support.wait import until
 
-SECONDS = float(os.environ.get("STORM_SECONDS", "8"))
+SECONDS = float(os.environ.get("STORM_SECONDS", "8" if PRELOAD else "4"))      # all processors are busy meanwhile
 OFTEN = {"RETENTION_INTERVAL": 100, "EVICTION_INTERVAL": 100, "PARTITION_CLEANUP_DAYS": 1, "NUM_WORKERS": 3}
 
 

@@ -106,7 +106,7 @@ def test_a_waiting_pop_hears_of_a_seek_elsewhere(client: Client, other: Client, 
     assert drain(other, queue, "g", 1) == ["again"]
     with peer.client() as waiting:
         waiting.send("GET", f"/api/v1/pop/queue/{quote(queue, safe='')}?consumerGroup=g&wait=true&timeout=100000")
-        until(lambda: other.metric("queend_worker_parked") > 0, "the pop is parked")
+        until(lambda: other.parked() > 0, "the pop is parked")
         seek(client, "g", queue, timestamp=PAST)
         assert data(waiting.receive().json["messages"]) == ["again"]
 

@@ -2,17 +2,19 @@
 leases and every other rule hold as if it had popped right after the commit."""
 from __future__ import annotations
 
+import json
 import threading
 import uuid
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 
 import psycopg
 import pytest
 from support.client import Client, ack_of, data, pop_target
 from support.daemon import Daemon
 from support.parked import answer_of, first_served, settle, waiting
+from support.postgres import Postgres
 from support.wait import until
 
 
@@ -151,7 +153,7 @@ def test_a_waiter_of_one_partition_comes_first(daemon: Daemon, client: Client, q
     settle(client, queue, "a", "b")
     with waiting(daemon, client, queue) as (anyone,), daemon.client() as waiter:
         waiter.send("GET", pop_target(queue, "a", wait=True, timeout=20000))
-        until(lambda: client.metric("queend_worker_parked") == 2, "both wait")
+        until(lambda: client.parked() == 2, "both wait")
         client.push(queue, "for a", partition="a")
         assert data(answer_of(waiter)) == ["for a"]
         client.push(queue, "for b", partition="b")
@@ -227,10 +229,10 @@ def test_random_ids_that_are_remembered(daemon: Daemon, client: Client, queue: s
 def test_a_client_that_left_keeps_nothing(daemon: Daemon, client: Client, queue: str) -> None:
     settle(client, queue, "p")
     with waiting(daemon, client, queue) as (waiter,):
-        before = client.metric("queend_worker_parked")
+        before = client.parked()
         waiter.close()
         # an answer already written would keep its lease
-        until(lambda: client.metric("queend_worker_parked") == before - 1, "the daemon sees it leave")
+        until(lambda: client.parked() == before - 1, "the daemon sees it leave")
         client.push(queue, "x", partition="p")
         assert data(client.pop(queue, wait=True, timeout=20000)) == ["x"]
 
@@ -283,7 +285,7 @@ def test_storm(start_daemon: Callable[..., Daemon], settings: dict) -> None:
         producers = [threading.Thread(target=produce, args=(i,)) for i in range(4)]
         for thread in consumers:
             thread.start()
-        until(lambda: client.metric("queend_worker_parked") > 6, "consumers of both groups wait")
+        until(lambda: client.parked() > 6, "consumers of both groups wait")
         for thread in producers:
             thread.start()
         for thread in consumers + producers:
@@ -292,3 +294,31 @@ def test_storm(start_daemon: Callable[..., Daemon], settings: dict) -> None:
         assert {key: value for key, value in seen.items()} == {(g, str(p)): list(range(each)) for g in groups
                                                                for p in range(partitions)}
         assert handed(client) > 0
+
+
+def test_no_part_of_a_push_waits_for_ever(start_daemon: Callable[..., Daemon], postgres: Postgres, queue: str) -> None:
+    """More waiters than one call serves: the push is sent in two parts. The database goes away with the first of
+    them: both are answered after the patience."""
+    daemon = start_daemon(NUM_WORKERS=1, QUEEND_PUSH_STREAMS=1, QUEEND_PATIENCE_MS=500)
+    names = [f"p{i}" for i in range(300)]
+    with daemon.client() as client, ExitStack() as stack:
+        client.push_items([{"queue": queue, "partition": p, "payload": "first"} for p in names])
+        while client.pop(queue, batch=1000, partitions=100, autoAck=True):
+            pass
+        stack.enter_context(waiting(daemon, client, queue, number=len(names), batch=10))
+        pushing = stack.enter_context(daemon.client(20))
+        with closing(psycopg.connect(daemon.conninfo)) as holder, closing(psycopg.connect(daemon.conninfo)) as eyes:
+            eyes.autocommit = True
+            holder.execute("SELECT pg_advisory_xact_lock(1903519076, lane) FROM generate_series(0, 63) AS lane")
+            pushing.send("POST", "/api/v1/push", json.dumps(
+                {"items": [{"queue": queue, "partition": p, "payload": p} for p in names]}).encode())
+            until(lambda: eyes.execute("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
+                                       " AND application_name = 'queend' AND wait_event_type = 'Lock'").fetchone()[0],
+                  "the first part waits for its lanes")
+            postgres.halt()
+        try:
+            assert pushing.receive().status == 503
+        finally:
+            postgres.resume()
+        until(lambda: client.get("/readyz").status == 200, "the database is back")
+    daemon.stop()

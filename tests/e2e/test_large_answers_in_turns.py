@@ -23,7 +23,8 @@ def statements(database: psycopg.Connection, text: str, parameters: object) -> i
 
 
 def test_a_turn_makes_one_large_answer(start_daemon: Callable[..., Daemon], queue: str) -> None:
-    daemon = start_daemon(NUM_WORKERS=1, QUEEND_CACHE_BYTES=0, QUEEN_POP_PREFERRED_BATCH_SIZE=1)
+    daemon = start_daemon(NUM_WORKERS=1, QUEEND_SLOTS=2 * GROUPS, QUEEND_CACHE_BYTES=0,
+                          QUEEN_POP_PREFERRED_BATCH_SIZE=1)
     waits = "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = %s::regclass"
     with (daemon.client() as client, psycopg.connect(daemon.conninfo, autocommit=True) as database,
           contextlib.ExitStack() as opened):

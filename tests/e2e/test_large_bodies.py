@@ -137,23 +137,17 @@ def test_its_client_may_leave_while_a_large_body_is_read(daemon: Daemon, queue: 
         client.push(queue, 1)
 
 
-def memory(daemon: Daemon, field: str = "VmRSS") -> int:
-    """Bytes of the daemon: VmRSS now, VmHWM the most since it began or since most_anew."""
-    status = Path(f"/proc/{daemon.pid}/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in status if line.startswith(field)) * 1024
-
-
 @pytest.mark.skipif(PRELOAD is not None, reason="a sanitizer keeps what is freed")
 @pytest.mark.parametrize("kind", ["length", "chunked"])
 def test_the_memory_of_large_bodies_is_given_back(daemon: Daemon, kind: str) -> None:
     body = b"[" + b" " * (16 * MIB) + b"]"
     one = request("POST", "/api/v1/push", body) if kind == "length" else chunked("/api/v1/push", body, 300_000)
-    before = memory(daemon)
+    before = daemon.memory()
     with Wire(daemon.address) as wire:
         for _ in range(16):
             wire.send(one)
             assert wire.receive().status == 400
-    until(lambda: memory(daemon) < before + 64 * MIB, "the pages of 256 MiB are gone")
+    until(lambda: daemon.memory() < before + 64 * MIB, "the pages of 256 MiB are gone")
 
 
 @pytest.mark.skipif(PRELOAD is not None, reason="a sanitizer keeps what is freed")
@@ -167,7 +161,7 @@ def test_many_large_pops_take_turns(start_daemon: Callable[..., Daemon], queue: 
             client.push(queue, os.urandom(MIB // 2).hex() if kind == "random" else "x" * MIB, partition=f"p{i}")
     first.stop()
     daemon = start_daemon(first.conninfo, NUM_WORKERS=2)
-    before = memory(daemon)
+    before = daemon.memory()
     Path(f"/proc/{daemon.pid}/clear_refs").write_text("5")      # VmHWM counts from now
     got = []
 
@@ -184,8 +178,8 @@ def test_many_large_pops_take_turns(start_daemon: Callable[..., Daemon], queue: 
     for thread in threads:
         thread.join()
     assert len(got) == 64 and min(got) >= 7 * MIB
-    assert memory(daemon, "VmHWM") < before + 256 * MIB
-    until(lambda: memory(daemon) < before + 64 * MIB, "it is given back")
+    assert daemon.memory("VmHWM") < before + 256 * MIB
+    until(lambda: daemon.memory() < before + 64 * MIB, "it is given back")
 
 
 def test_a_daemon_that_stops_answers_for_what_it_is_reading(start_daemon: Callable[..., Daemon], queue: str) -> None:

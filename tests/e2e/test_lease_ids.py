@@ -38,9 +38,9 @@ def claimed(client: Client, daemon: Daemon, queue: str, way: str, partitions: in
     if way != "handed":
         return client.pop(queue, batch=100, partitions=partitions)
     with daemon.client() as waiting:
-        before = client.metric("queend_worker_parked")
+        before = client.parked()
         waiting.send("GET", f"/api/v1/pop/queue/{queue}?wait=true&timeout=30000&batch=100&partitions={partitions}")
-        until(lambda: client.metric("queend_worker_parked") == before + 1, "the pop waits")
+        until(lambda: client.parked() == before + 1, "the pop waits")
         push()
         return waiting.receive().json["messages"]
 

@@ -27,7 +27,7 @@ def push(queue: str, *payloads: object, partition: str = "Default") -> bytes:
 
 
 def parked(client: Client) -> float:
-    return client.metric("queend_worker_parked")
+    return client.parked()
 
 
 def leave(wire: Wire, how: str) -> None:

@@ -214,3 +214,32 @@ def test_a_cycle_of_a_stream(client: Client, cutter: Cutter, db: psycopg.Connect
     assert stored(db, f"{queue}-sink") == 1 + sinks
     assert data(stream.pop()) == [3], "whose lease may have ended is asked for"
     assert stream.state(messages[0]["partitionId"]) == {"k": 1}
+
+
+@pytest.mark.parametrize("when", ["after", "before"])
+@pytest.mark.parametrize("old", [True, False])
+def test_a_transaction_refused_for_a_push_stored_before(client: Client, cutter: Cutter, db: psycopg.Connection,
+                                                        queue: str, old: bool, when: str) -> None:
+    """The message that it pushes is there, by an earlier push: that proves nothing about the transaction."""
+    id = str(uuid.uuid4())
+    client.push(queue, "there", partition="p", transactionId=id)
+    client.push(f"{queue}-in", 1)
+    (taken,) = client.pop(f"{queue}-in", leaseSeconds=600)
+    moment, = db.execute("SELECT clock_timestamp()").fetchone()
+    if old:
+        until(lambda: db.execute("SELECT clock_timestamp() > %s + interval '2 s'", (moment,)).fetchone() == (True,),
+              "it was pushed long before")
+    push = {"type": "push", "items": [{"queue": queue, "partition": "p", "payload": "again", "transactionId": id}]}
+    status, told = lost(client, cutter, when, "transaction", "/api/v1/transaction",
+                        {"operations": [push, {"type": "ack", **ack_of(taken)}]}, lambda: True)
+    if old:
+        assert (status, told["success"], told["reason"]) == (200, False, "duplicate"), told
+    else:
+        assert status == 503 and "not known" in told["error"] or told.get("reason") == "duplicate", told
+    committed, = db.execute("SELECT max(k.committed) FROM queend.cursors k JOIN queend.partitions p"
+                            " ON p.id = k.partition_id JOIN queend.queues q ON q.id = p.queue_id WHERE q.name = %s",
+                            (f"{queue}-in",)).fetchone()
+    assert committed == -1
+    acked = until(lambda: next((one.json[0] for one in [client.post("/api/v1/ack", ack_of(taken))]
+                                if one.status == 200), None), "the daemon answers")
+    assert acked["success"] and not acked.get("noop")

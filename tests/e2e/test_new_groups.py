@@ -16,7 +16,7 @@ NEW = {"consumerGroup": "g", "subscriptionMode": "new", "autoAck": "true"}
 
 
 def parked(client: Client, count: int = 1) -> None:
-    until(lambda: client.metric("queend_worker_parked") >= count, "the pop waits")
+    until(lambda: client.parked() >= count, "the pop waits")
 
 
 def kinds(queue: str) -> dict[str, tuple[str | None, str | None, dict[str, Any]]]:

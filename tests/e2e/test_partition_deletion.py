@@ -93,7 +93,7 @@ def test_daemons_that_knew_it_store_in_a_new_one(start_daemon, queue) -> None:
             client.push(queue, 1, partition="a")
             assert data(client.pop(queue, "a", autoAck=True)) == [1]
         waiter.send("GET", pop_target(queue, "a", wait=True, timeout=60_000, autoAck=True))
-        until(lambda: there.metric("queend_worker_parked") == 1, "it waits for the partition that goes")
+        until(lambda: there.parked() == 1, "it waits for the partition that goes")
         assert delete(here, queue, "a").status == 200
         assert here.push(queue, "again", partition="a")[0]["status"] == "queued"
         assert data(waiter.receive().json["messages"]) == ["again"]

@@ -35,7 +35,7 @@ def store(daemon: Daemon, queue: str, *payloads: str) -> None:
 
 
 def parked(client: Client) -> float:
-    return client.metric("queend_worker_parked")
+    return client.parked()
 
 
 @pytest.mark.parametrize("partition", [None, "p"], ids=["any partition", "one partition"])

@@ -76,7 +76,7 @@ def test_session_mode_as_it_comes(start_daemon, cluster, queue):
             assert all(one["success"] for one in client.ack_batch([ack_of(one) for one in messages]))
             assert data(client.pop(queue, "p", batch=60, autoAck=True)) == list(range(60, 100))
             waiter.send("GET", f"/api/v1/pop/queue/{queue}?wait=true&timeout=30000")
-            until(lambda: client.metric("queend_worker_parked") == 1, "it waits")
+            until(lambda: client.parked() == 1, "it waits")
             client.push(queue, "awaited", partition="p")
             assert data(waiter.receive().json["messages"]) == ["awaited"]
             assert client.get("/api/v1/resources/queues").status == 200 and client.get("/health").status == 200

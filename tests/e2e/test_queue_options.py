@@ -77,7 +77,7 @@ def test_a_waiting_pop_takes_the_higher_of_what_came(daemon: Daemon, client: Cli
     assert order(client, 2, namespace=queue) == ["high", "low"]
     with daemon.client() as waiter:
         waiter.send("GET", pop_target(None, namespace=queue, wait=True, timeout=60_000, autoAck=True))
-        until(lambda: client.metric("queend_worker_parked") == 1, "it waits")
+        until(lambda: client.parked() == 1, "it waits")
         client.push(f"{queue}.low", "low again")
         assert data(waiter.receive().json["messages"]) == ["low again"]
 

@@ -57,7 +57,7 @@ def test_a_push_hands_nothing_over_past_the_rate(client: Client, daemon: Daemon,
     assert data(client.pop(queue, autoAck=True)) == ["first"]
     with daemon.client() as waiting:
         waiting.send("GET", pop_target(queue, wait=True, timeout=4000, autoAck=True))
-        until(lambda: client.metric("queend_worker_parked") >= 1, "it waits")
+        until(lambda: client.parked() >= 1, "it waits")
         client.push(queue, "second")
         assert waiting.receive().json["messages"] == []
 

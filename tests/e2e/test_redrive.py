@@ -119,7 +119,7 @@ def test_parked_pops(client: Client, daemon: Daemon, queue: str) -> None:
     for one, parked in waiting.items():
         group = "" if one == QUEUE_MODE else f"&consumerGroup={one}"
         parked.send("GET", f"/api/v1/pop/queue/{queue}?wait=true&timeout=30000&autoAck=true{group}")
-    until(lambda: client.metric("queend_worker_parked") >= 3, "all of them wait")
+    until(lambda: client.parked() >= 3, "all of them wait")
     assert redrive(client, queue, consumerGroup="billing") == 1
     assert data(waiting["billing"].receive().json["messages"]) == ["bad"]
     client.push(queue, "next")

@@ -70,7 +70,7 @@ def test_a_parked_pop_is_served_when_the_pause_ends(client: Client, daemon: Daem
     with daemon.client() as one, daemon.client() as another:
         one.send("GET", pop_target(queue, wait=True, timeout=100_000))
         another.send("GET", pop_target(queue, "p", wait=True, timeout=100_000))
-        until(lambda: client.metric("queend_worker_parked") >= 2, "both wait")
+        until(lambda: client.parked() >= 2, "both wait")
         client.ack(message, "failed")
         paused = cursor(daemon, queue, "p")["retry_until"]
         first = first_served([one, another])

@@ -9,7 +9,7 @@ from pathlib import Path
 import psycopg
 import pytest
 from support.daemon import Daemon
-from support.sdk import GENERATIONS, HERE, LEVELS, NEVER, PARTITIONS, TOKENS, WIRES, bearer, documented, prepare
+from support.sdk import GENERATIONS, HERE, LEVELS, NEVER, TOKENS, WIRES, bearer, documented, prepare
 
 
 @pytest.mark.parametrize("generation", GENERATIONS)
@@ -64,17 +64,17 @@ def test_administration(start_daemon, tmp_path: Path, generation: str, tokens: d
 
 @pytest.mark.parametrize("generation, wire", [("0.15", "json"), ("2", "json"), ("2", "all")])
 def test_load(daemon_of_its_own: Daemon, generation: str, wire: str, request: pytest.FixtureRequest) -> None:
-    """20 000 messages, 40 000 over the binary wires: a client compresses no fewer of a partition. With --sdk-tests
-    100 000 of the newer client. Nothing lost, nothing twice, nothing out of order inside a partition: the script sees
-    to the last two."""
-    sdk = prepare(generation)
-    whole = request.config.getoption("--sdk-tests") and generation == "2"
-    each = 40 if wire == "all" else 100 if whole else 20
-    seen = json.loads(sdk.run("sdk_scenario.py", daemon_of_its_own, str(sdk.batch), str(each),
+    """20 messages in each of 300 partitions, 40 over the binary wires: a client compresses no fewer of a partition.
+    With --sdk-tests 1000 partitions, and 100 messages in each of the newer client. Nothing lost, nothing twice, nothing
+    out of order inside a partition: the script sees to the last two."""
+    sdk, whole = prepare(generation), request.config.getoption("--sdk-tests")
+    partitions = 1000 if whole else 300
+    each = 40 if wire == "all" else 100 if whole and generation == "2" else 20
+    seen = json.loads(sdk.run("sdk_scenario.py", daemon_of_its_own, str(sdk.batch), str(partitions), str(each),
                               json.dumps(WIRES[wire]))[-1])
     print(seen)
     assert seen["crashed"] > 0 and seen["left"] == 0
-    assert [seen[key] for key in ("queued", "workers", "movers", "moved", "replay")] == [PARTITIONS * each] * 5
+    assert [seen[key] for key in ("queued", "workers", "movers", "moved", "replay")] == [partitions * each] * 5
     assert framed_rows(daemon_of_its_own) == (
         "push_compression" in WIRES[wire]), "rows are stored as the client framed them"
 

@@ -210,7 +210,7 @@ def test_pops_that_wait(client: Client, other: Client, peer, queue: str) -> None
     path = f"/api/v1/pop/queue/{quote(queue, safe='')}?consumerGroup=g&wait=true&timeout=100000&autoAck=true"
     with peer.client() as waiting:
         waiting.send("GET", path)
-        until(lambda: other.metric("queend_worker_parked") > 0, "the pop is parked")
+        until(lambda: other.parked() > 0, "the pop is parked")
         seek(client, queue, timestamp=PAST)
         assert data(waiting.receive().json["messages"]) == ["old"]
     assert take(client, queue, least=1) == ["old"]

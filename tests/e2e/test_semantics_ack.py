@@ -1,8 +1,10 @@
 """Acknowledgments: what moves the cursor, what is delivered again, what ends as a dead letter."""
 from __future__ import annotations
 
+import json
 import uuid
 from collections.abc import Callable
+from contextlib import ExitStack
 
 import psycopg
 import pytest
@@ -314,3 +316,32 @@ def test_dead_letters_keep_what_is_needed_to_see_why(daemon: Daemon, client: Cli
                                  " ON q.id = d.queue_id"
                                  " WHERE q.name = %s", (queue,)).fetchall()
     assert row == [("because", 0)]
+
+
+PARTITIONS = 3000
+COMMITTED = ("SELECT count(*) FROM queend.cursors k JOIN queend.partitions p ON p.id = k.partition_id"
+             " JOIN queend.queues q ON q.id = p.queue_id WHERE q.name = %s AND k.committed = 0")
+
+
+@pytest.mark.parametrize("alone", [True, False])
+def test_acknowledgments_of_more_partitions_than_rounds_look_up(start_daemon: Callable[..., Daemon], queue: str,
+                                                                alone: bool) -> None:
+    """A daemon that was just started knows none of them. What it answers is what the database has."""
+    before = start_daemon()
+    with before.client() as client:
+        for at in range(0, PARTITIONS, 1000):
+            client.push_items([{"queue": queue, "partition": str(n), "payload": n} for n in range(at, at + 1000)])
+        taken: list[dict] = []
+        while len(taken) < PARTITIONS:
+            taken += client.pop(queue, batch=1000, partitions=1000, leaseSeconds=600)
+    before.stop()
+    daemon = start_daemon(before.conninfo, NUM_WORKERS=1)
+    parts = [taken] if alone else [taken[:-100], taken[-100:]]       # clients that ask at once share a round
+    with ExitStack() as stack, psycopg.connect(daemon.conninfo) as connection:
+        clients = [stack.enter_context(daemon.client()) for _ in parts]
+        for client, part in zip(clients, parts, strict=True):
+            client.send("POST", "/api/v1/ack/batch",
+                        json.dumps({"acknowledgments": [ack_of(message) for message in part]}).encode())
+        answers = [client.receive() for client in clients]
+        assert all(one["success"] and not one.get("noop") for answer in answers for one in answer.json)
+        assert connection.execute(COMMITTED, (queue,)).fetchone() == (PARTITIONS,)

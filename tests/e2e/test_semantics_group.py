@@ -63,7 +63,7 @@ def test_each_group_has_its_own_position(client: Client, queue: str) -> None:
 
 
 def parked(client: Client, number: int) -> None:
-    until(lambda: client.metric("queend_worker_parked") == number, f"{number} pops wait")
+    until(lambda: client.parked() == number, f"{number} pops wait")
 
 
 @pytest.mark.parametrize("how", ["push", "transaction"])

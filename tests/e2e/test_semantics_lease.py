@@ -119,7 +119,7 @@ def test_a_pop_may_ask_for_the_length_of_its_leases(start_daemon, queue: str, ca
             assert 6000 < seconds_left(client.extend(message["leaseId"], {"seconds": 1})["expiresAt"]) <= 7001
             client.ack(message)
         waiting.send("GET", pop_target(queue, wait=True, timeout=60000, leaseSeconds=7000))
-        until(lambda: client.metric("queend_worker_parked"), "the pop is parked")
+        until(lambda: client.parked(), "the pop is parked")
         client.push(queue, 3)
         (message,) = waiting.receive().json["messages"]
         assert 6000 < seconds_left(client.extend(message["leaseId"], {"seconds": 1})["expiresAt"]) <= 7001

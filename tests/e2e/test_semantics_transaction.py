@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import pytest
 from support.client import Client, ack_of, data
+from support.daemon import Daemon
 from support.wait import until
 
 DEAD = "00000000-0000-0000-0000-000000000000"
@@ -167,3 +168,14 @@ def test_a_push_is_visible_to_a_waiting_pop_only_with_its_ack(client: Client, qu
     messages = client.pop(queue, batch=5)
     assert data(messages) == [1, 4] and [m["offset"] for m in messages] == [0, 1]
 
+
+@pytest.mark.parametrize("many", [600, 2300])
+def test_acknowledgments_of_more_unknown_partitions_than_a_round_looks_up(daemon: Daemon, queue: str,
+                                                                          many: int) -> None:
+    """The look-ups end: it is refused, and the client behind it is served."""
+    with daemon.client(60) as client:
+        client.push(queue, 1)
+        (message,) = client.pop(queue)
+        refused(client, "ACK operation failed: Message not found", *(
+            ack({**message, "partitionId": str(2_000_000_000 + n)}, lease=False) for n in range(many)))
+        assert client.ack(message)["success"]

@@ -179,7 +179,7 @@ def test_who_waits_goes_on_waiting_at_the_new_server(serve, forgetful, database,
         waiter.send("GET", f"/api/v1/pop/queue/{queue}.a?wait=true&timeout=100000&batch=10&autoAck=true")
         namespace.send("GET",
                        f"/api/v1/pop?namespace={queue}&consumerGroup=g&wait=true&timeout=100000&batch=10&autoAck=true")
-        until(lambda: client.metric("queend_worker_parked") == 2, "both wait")
+        until(lambda: client.parked() == 2, "both wait")
         crash(forgetful, "server")
         changed(daemon)
         push(client, f"{queue}.a", "m1")
@@ -234,7 +234,7 @@ def test_a_worker_that_comes_late_keeps_no_group_from_what_is_there(request, que
                 lock.execute("LOCK TABLE queend.cursors IN ACCESS EXCLUSIVE MODE")
                 first.wire.send(b"".join(request_of("GET", pop_target(queue, consumerGroup=group, wait=True,
                                                                       timeout=60_000)) for group in groups))
-                until(lambda: eyes.metric("queend_worker_parked") == len(groups), "all wait for a scan")
+                until(lambda: eyes.parked() == len(groups), "all wait for a scan")
                 assert late.get("/livez").status == late.get("/livez").status == 200      # turns of its loop
                 gate.release(1 << 20)
                 until(lambda: late.get("/readyz").status == 200, "the other one has met it, too")

@@ -67,7 +67,7 @@ def test_pops_of_one_partition_and_of_a_namespace_wait_for_tokens(client: Client
         one.send("GET", pop_target(queue, "p1", wait=True, timeout=30000, autoAck=True))
         two.send("GET", f"/api/v1/pop?namespace=ns-{queue}&wait=true&timeout=30000&autoAck=true")
         three.send("GET", pop_target(queue, wait=True, timeout=30000, autoAck=True))
-        until(lambda: client.metric("queend_worker_parked") >= 3, "they wait")
+        until(lambda: client.parked() >= 3, "they wait")
         client.configure(queue, groupRateLimit=100, ratePeriod=1)
         assert [len(waiting.receive().json["messages"]) for waiting in (one, two, three)] == [1, 1, 1]
 
@@ -210,7 +210,7 @@ def test_others_flow_while_one_waits(client: Client, daemon: Daemon, queue: str)
     waiting = [daemon.client() for _ in range(10)]
     for one in waiting:
         one.send("GET", pop_target(queue, wait=True, timeout=2000, autoAck=True))
-    until(lambda: client.metric("queend_worker_parked") >= 10, "they wait")
+    until(lambda: client.parked() >= 10, "they wait")
     for n in range(50):
         client.push(f"{queue}-free", n)
         assert data(client.pop(f"{queue}-free", autoAck=True)) == [n]

@@ -119,7 +119,7 @@ def test_a_pop(stage: Stage, client: Client, queue: str, way: str) -> None:
         target = pop_target(queue, consumerGroup="g", wait=True, timeout=100_000)
         if way == "push":
             waiting.send("GET", target)
-            until(lambda: client.metric("queend_worker_parked") > 0, "it waits")
+            until(lambda: client.parked() > 0, "it waits")
             stage.hold("push", "push_one")
             pushing.send("POST", "/api/v1/push",
                          b'{"items":[{"queue":"%b","partition":"p","payload":2}]}' % queue.encode())
@@ -165,7 +165,7 @@ def test_a_client_that_left_meanwhile(stage: Stage, client: Client, queue: str, 
     waiting, pushing = stage.daemon.client(), stage.daemon.client()
     if way == "push":
         waiting.send("GET", target)
-        until(lambda: client.metric("queend_worker_parked") > 0, "it waits")
+        until(lambda: client.parked() > 0, "it waits")
         stage.hold("push", "push_one")
         pushing.send("POST", "/api/v1/push",
                      b'{"items":[{"queue":"%b","partition":"p","payload":2}]}' % queue.encode())

@@ -37,7 +37,7 @@ def daemon(start) -> Daemon:
 
 
 def parked(client: Client, number: int) -> None:
-    until(lambda: client.metric("queend_worker_parked") == number, f"{number} pops wait")
+    until(lambda: client.parked() == number, f"{number} pops wait")
 
 
 @contextmanager

@@ -5,8 +5,9 @@ import json
 import socket
 from collections.abc import Callable
 
+import psycopg
 import pytest
-from support.client import Client, data
+from support.client import Client, data, pop_target
 from support.daemon import Daemon
 from support.feed import Feed, stream_target
 from support.http import Wire, request
@@ -15,7 +16,7 @@ from support.wait import until
 
 
 def parked(client: Client) -> float:
-    return client.metric("queend_worker_parked")
+    return client.parked()
 
 
 def streams(client: Client) -> float:
@@ -139,6 +140,34 @@ def test_no_more_than_the_credit(client: Client, queue: str, feed) -> None:
     assert len(out) == 3
 
 
+def test_an_earlier_lease_that_is_given_back_returns_no_credit(daemon: Daemon, client: Client, queue: str,
+                                                               feed) -> None:
+    """A pop's answer waits behind a long poll until its lease ends. The stream has the message when that client leaves
+    and its lease is given back."""
+    client.push(queue, "one", partition="p")
+    client.push(f"{queue}-idle", 1)
+    assert client.pop(f"{queue}-idle", autoAck=True)
+    with Wire(daemon.address) as waiter, psycopg.connect(daemon.conninfo, autocommit=True) as database:
+        waiter.send(request("GET", pop_target(f"{queue}-idle", wait=True, timeout=60_000))
+                    + request("GET", pop_target(queue, leaseSeconds=1)))
+        until(lambda: database.execute("SELECT FROM queend.cursors k JOIN queend.partitions p ON p.id = k.partition_id"
+                                       " JOIN queend.queues q ON q.id = p.queue_id WHERE q.name = %s"
+                                       " AND k.lease_until > 0", (queue,)).fetchone() is not None,
+              "the pop has the message")
+        stream = feed(credit=1, leaseSeconds=60)
+        first = stream.message()
+        assert (first["data"], first["deliveryAttempt"]) == ("one", 2)
+        client.push(queue, "two", partition="other")
+        assert stream.silent(0.1)
+        waiter.abort()
+    until(lambda: client.parked() == 0, "the client has left")
+    for _ in range(3):        # statements after the one that gives the lease back
+        client.push(f"{queue}-idle", 1)
+        assert client.pop(f"{queue}-idle", autoAck=True)
+    assert stream.silent()
+    assert client.ack(first)["success"] and stream.message()["data"] == "two"
+
+
 @pytest.mark.parametrize("status", ["failed", "retry", "dlq"])
 def test_what_failed_returns_its_credit(client: Client, queue: str, feed, status: str) -> None:
     client.push(queue, "bad", "good")
@@ -183,7 +212,7 @@ def test_a_slow_reader_holds_back_only_itself(start_daemon, queue: str) -> None:
             client.push(queue, *(str(k).ljust(size) for k in range(n, n + 20)))
         def given() -> float:
             return client.metric("queend_worker_streamed_total")
-        until(lambda: given() > 0 and client.metric("queend_worker_parked") == 0, "it is not asked for more")
+        until(lambda: given() > 0 and client.parked() == 0, "it is not asked for more")
         assert given() < number
         client.push("beside", 1)
         assert data(client.pop("beside")) == [1]

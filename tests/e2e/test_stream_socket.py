@@ -7,9 +7,9 @@ import os
 from collections.abc import Callable
 
 import pytest
-from support.client import Client, ack_of, data
+from support.client import Client, ack_of, data, pop_target
 from support.daemon import Daemon
-from support.http import Gone, Wire
+from support.http import Gone, Wire, request
 from support.socket_feed import BINARY, CLOSE, PING, PONG, TEXT, SocketFeed, frame, handshake
 from support.wait import until
 
@@ -335,6 +335,42 @@ def test_memory_of_messages_in_parts_is_given_back(start_daemon: Callable[..., D
                 stream.wire.send(frame(TEXT, b" " * 200_000, last=False) + frame(PING, b"there"))
                 assert stream.frame() == (PONG, b"there")
         until(lambda: client.metric("queend_worker_trimmed_total") == 1, "free memory goes back to the system")
+
+
+def long_poll(queue: str) -> bytes:
+    """A pop that waits for two seconds. The queue exists and is empty."""
+    return request("GET", pop_target(queue, wait=True, timeout=2000))
+
+
+def test_frames_wait_for_the_begin_of_their_stream(client: Client, daemon: Daemon, queue: str) -> None:
+    """Their answers are written behind the head of the stream, which is written behind earlier answers."""
+    client.push(queue, 1)
+    message = client.pop(queue)[0]
+    frames = frame(PING, b"p") + b"".join(frame(TEXT, text) for text in (
+        json.dumps({"ack": ack_of(message), "ref": 6}).encode(), b'{"credit":1,"ref":7}'))
+    with SocketFeed(daemon.address, queue, first=long_poll(queue), behind=frames) as stream:
+        assert stream.frame() == (PONG, b"p")
+        answers = [stream.answer(), stream.answer()]
+        assert sorted(one["ref"] for one in answers) == [6, 7]
+    with SocketFeed(daemon.address, queue, first=long_poll(queue), behind=frame(CLOSE)) as stream:
+        assert stream.closed()[0] == 1000
+
+
+@pytest.mark.parametrize("waits", [False, True], ids=["begun", "not_begun"])
+def test_a_frame_that_finds_no_room(start_daemon: Callable[..., Daemon], queue: str, waits: bool) -> None:
+    """The stream is closed with 1013. What follows is not read."""
+    daemon = start_daemon(NUM_WORKERS=1, QUEEND_MAX_BODY_BYTES=1 << 20, QUEEND_MAX_ARRIVING_BYTES=1 << 20)
+    with daemon.client() as client, Wire(daemon.address) as body:
+        client.push(queue, 1)
+        client.pop(queue)
+        body.send(b"POST /api/v1/push HTTP/1.1\r\nHost: h\r\nContent-Length: 1048576\r\n\r\nx")
+        until(lambda: client.metric("queend_clients_arriving") == 1 << 20, "the budget is full")
+        part = frame(TEXT, b" " * 50_000)[:20_000]
+        sent = {"first": long_poll(queue), "behind": part} if waits else {}
+        with SocketFeed(daemon.address, queue, **sent) as stream:
+            if not waits:
+                stream.wire.send(part)
+            assert stream.closed() == (1013, "Too much is being received; try again")
 
 
 def test_stop(start_daemon: Callable[..., Daemon], queue: str) -> None:

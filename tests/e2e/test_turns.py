@@ -6,10 +6,12 @@ import contextlib
 import json
 import os
 import signal
+import uuid
 from collections.abc import Callable
 
 import psycopg
-from support.client import Client, ack_of, data
+import pyarrow as pa
+from support.client import Client, ack_of, data, pop_target
 from support.daemon import Daemon
 from support.http import Wire, request
 from support.postgres import stand
@@ -420,3 +422,82 @@ def test_large_requests_to_the_control_plane_wait_before_they_are_parsed(start_d
         holder.rollback()
         for wire in wires:
             assert wire.receive().status == 201
+
+
+POLLS, POLLED = 3840, 300      # long polls of a namespace, and its queues
+
+
+def test_polls_that_are_woken_together_take_turns(start_daemon: Callable[..., Daemon], queue: str) -> None:
+    """Each looks at all queues of its namespace. A request that comes after they were woken is answered before most of
+    them have looked."""
+    daemon = start_daemon(NUM_WORKERS=1)
+    poll = request("GET", pop_target(None, namespace=queue, consumerGroup="g", wait=True, timeout=100_000))
+    with daemon.client() as client, daemon.client() as other, contextlib.ExitStack() as stack:
+        for number in range(POLLED):
+            client.send("POST", "/api/v1/configure", json.dumps({"queue": f"{queue}-{number}",
+                                                                 "namespace": queue}).encode())
+        for _ in range(POLLED):
+            assert client.receive().status == 200
+        wires = [stack.enter_context(Wire(daemon.address)) for _ in range(60)]
+        for wire in wires:
+            wire.send(poll * (POLLS // len(wires)))
+        until(lambda: client.parked() == POLLS, "all wait")
+        waiting = []
+        for number in range(1, 6):
+            client.push(f"{queue}-{number}", 1)               # wakes all of them
+            assert other.get("/livez").status == 200
+            waiting.append(other.parked())
+            until(lambda number=number: client.parked() == POLLS - number, "all but one wait again")
+        assert sorted(waiting)[2] < POLLS // 2, waiting
+
+
+def test_a_partition_whose_lane_is_held_gives_way_to_others(start_daemon: Callable[..., Daemon], queue: str) -> None:
+    """Each statement for it takes as long as a statement may. Its items are not all tried one by one."""
+    daemon = start_daemon(NUM_WORKERS=1, QUEEND_PUSH_STREAMS=1, DB_STATEMENT_TIMEOUT=1500, QUEEND_PATIENCE_MS=500)
+    items = json.dumps({"items": [{"queue": queue, "partition": "p0", "payload": n} for n in range(1000)]}).encode()
+    with (daemon.client() as client, Wire(daemon.address) as wire, psycopg.connect(daemon.conninfo) as holder,
+          psycopg.connect(daemon.conninfo, autocommit=True) as database):
+        client.push_items([{"queue": queue, "partition": f"p{n}", "payload": n} for n in range(2)])
+        (number,) = database.execute("SELECT p.id FROM queend.partitions p JOIN queend.queues q ON q.id = p.queue_id"
+                                     " WHERE q.name = %s AND p.name = 'p0'", (queue,)).fetchone()
+        holder.execute("SELECT pg_advisory_xact_lock(%s, %s)", (LANES, number & 63))
+        wire.send(request("POST", "/api/v1/push", items))
+        until(lambda: locked(database), "the push waits for its lane")
+        with daemon.client(20) as other:
+            assert other.push(queue, "other", partition="p1")[0]["status"] == "queued"
+        assert wire.receive().status == 503
+        holder.rollback()
+        wire.send(request("POST", "/api/v1/push", items))
+        assert {one["status"] for one in wire.receive().json} == {"queued"}
+
+
+def test_a_batch_with_many_duplicates_is_split(start_daemon: Callable[..., Daemon], queue: str) -> None:
+    """Pushes that have the same 9000 ids arrive while a lane is held. An error of one item splits their batch again and
+    again. Each duplicate stays with its first occurrence."""
+    daemon = start_daemon(NUM_WORKERS=1, QUEEND_PUSH_STREAMS=1)
+    rows, pushes = 9000, 20
+    names = {"queue": [queue] * rows, "partition": ["p"] * rows, "payload": ["1"] * rows}
+    batch = pa.record_batch({**{name: pa.array(values).dictionary_encode() for name, values in names.items()},
+                             "transactionId": [str(uuid.uuid4()) for _ in range(rows)]})
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    one = request("POST", "/api/v1/push?format=counts", sink.getvalue().to_pybytes(),
+                  {"Content-Type": "application/vnd.apache.arrow.stream"})
+    with (daemon.client() as client, psycopg.connect(daemon.conninfo, autocommit=True) as database,
+          psycopg.connect(daemon.conninfo) as holder, contextlib.ExitStack() as stack):
+        client.push(queue, "first", partition="p")
+        database.execute("ALTER TABLE queend.log ADD CONSTRAINT small CHECK (n < 600) NOT VALID")
+        holder.execute("SELECT pg_advisory_xact_lock(%s, lane) FROM generate_series(0, 63) AS lane", (LANES,))
+        held = stack.enter_context(Wire(daemon.address))
+        held.send(push(queue, "held"))
+        until(lambda: locked(database), "a push waits for the lane")
+        wires = [stack.enter_context(Wire(daemon.address)) for _ in range(pushes)]
+        for wire in wires:
+            wire.send(one)
+        until(lambda: jobs(client) > 10, "as many have arrived as there is room for")
+        holder.rollback()
+        assert held.receive().status == 201
+        told = [wire.receive().json for wire in wires]
+        assert sum(answer["queued"] for answer in told) == rows
+        assert sum(answer["duplicate"] for answer in told) == rows * (pushes - 1)

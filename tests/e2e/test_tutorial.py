@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
-import sys
 
 import pytest
 from support.daemon import PACKAGE, ROOT
+from support.forked import queend
 from support.sdk import HERE, prepare
 from support.wait import PATIENCE
 
@@ -19,7 +20,7 @@ PAGES = {"tutorial.md": 14, "transactions.md": 5, "delays.md": 10, "streams.md":
 # A command goes on in lines that begin with two spaces.
 COMMAND = re.compile(r"^\$ ([^\n]*(?:\n  [^\n]*)*)\n((?:(?!\$ ).*\n)*)", re.M)
 # What the shell of a page knows. Each command is followed by a line with its status.
-SHELL = """queend() {{ {python} -m queend "$@"; }}
+SHELL = """queend() {{ {queend} "$@"; }}
 curl() {{ command curl -sS "$@"; }}
 """
 END = "end of the command, status"
@@ -38,7 +39,7 @@ class Shell:
         self.process = subprocess.Popen(["bash"], env={
             **environment, "QUEEND_URL": daemon.url, "PYTHONPATH": str(PACKAGE), "XDG_CONFIG_HOME": str(folder)},
             cwd="/", text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-        self.process.stdin.write(SHELL.format(python=sys.executable))
+        self.process.stdin.write(SHELL.format(queend=shlex.join(queend())))
 
     def type(self, command: str) -> str:
         """Returns the output of a command that ends with status 0."""

@@ -109,6 +109,6 @@ def test_a_lease_that_ends_early_is_heard_of(client: Client, other: Client, peer
     (message,) = (client if acknowledged == "where it was popped" else other).pop(queue, wait=True)
     with peer.client() as waiting:
         waiting.send("GET", pop_target(queue, wait=True, timeout=60000, autoAck=True))
-        until(lambda: other.metric("queend_worker_parked") > 0, "it waits")
+        until(lambda: other.parked() > 0, "it waits")
         assert client.ack(message)["leaseReleased"] is True
         assert data(waiting.receive().json["messages"]) == [2]

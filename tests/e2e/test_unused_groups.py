@@ -17,7 +17,9 @@ PARTITIONS, GROUPS, KEPT, MOST = 25_000, 12, 200_000, 600_000
 
 @pytest.fixture
 def daemon(start_daemon: Callable[..., Daemon]) -> Daemon:
-    return start_daemon(QUEEND_PATIENCE_MS=100_000)      # on a busy machine a scan of a group took longer than 10 s
+    """On a busy machine a scan of a group took longer than 10 s. Statistics of each partition in each group would take
+    most of the processor, for figures that no test here reads."""
+    return start_daemon(QUEEND_PATIENCE_MS=100_000, STATS_INTERVAL_MS=3_600_000)
 
 
 def fill(client: Client, queue: str, partitions: int = PARTITIONS) -> None:
@@ -78,7 +80,7 @@ def test_pops_that_wait_neither_keep_what_is_given_up_nor_miss_anything(daemon: 
         waiting = {"7": wait("old.wide"), "8": wait(None, namespace="old"), "group": wait("other"),
                    "known": wait("other", partition="known"), "new": wait("other", partition="new"),
                    "queue": wait("not made yet")}
-        until(lambda: client.metric("queend_worker_parked") == len(waiting), "they wait")
+        until(lambda: client.parked() == len(waiting), "they wait")
         pop_until_given_up(client, "old.wide")
         until(lambda: cursors(client) <= KEPT, "cursors are given up")
         for partition in "78":
@@ -128,7 +130,7 @@ def test_news_for_more_groups_than_memory_has_cursors_for(daemon: Daemon) -> Non
         waiting = daemon.client()
         waiting.send("GET", pop_target("wide", consumerGroup="waits", subscriptionMode="all", wait="true",
                                        timeout=115_000, batch=1000, partitions=1000, autoAck="true"))
-        until(lambda: client.metric("queend_worker_parked") == 1, "it waits")
+        until(lambda: client.parked() == 1, "it waits")
         fill(client, "wide", partitions)
         # a group for which a pop waits takes one cursor for what its pop is given
         assert cursors(client) <= MOST + partitions
@@ -157,9 +159,9 @@ def test_pushes_to_a_queue_of_many_groups_take_turns(daemon: Daemon) -> None:
 
     with daemon.client() as client:
         client.configure("many")
-        for group in range(1000):
+        for group in range(400):
             client.send("GET", pop_target("many", consumerGroup=f"g{group}", subscriptionMode="new"))
-        for _ in range(1000):
+        for _ in range(400):
             client.receive()
         few = statements(client, "few")
         assert statements(client, "many") >= few + 4

@@ -16,7 +16,7 @@ from support.seeds import seed_of_run
 ROOT = Path(__file__).resolve().parents[2]
 CORPUS = Path(__file__).parent / "corpus"
 TARGETS = ["head", "chunk", "json", "lines", "arrow", "frames", "events", "spool", "packet"]
-SECONDS = int(os.environ.get("FUZZ_SECONDS", 2))
+SECONDS = int(os.environ.get("FUZZ_SECONDS", 1))
 # What runs for seconds is built in a quarter of the time.
 LONG = SECONDS >= 60
 PROGRAMS = ROOT / (".fuzz" if LONG else ".fuzz-quick")

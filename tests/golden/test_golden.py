@@ -87,7 +87,7 @@ def exchange(one: Recording, daemon: Daemon, client: Client, sent: bytes) -> tup
     with Wire(daemon.address) as wire:
         wire.send(sent)
         if one.number in hidden.WOKEN:
-            until(lambda: client.metric("queend_worker_parked") > 0, "the pop is parked")
+            until(lambda: client.parked() > 0, "the pop is parked")
             hidden.WOKEN[one.number].run(client)
         expected = max(1, len(final(one.answers)))
         answers: list[Answer] = []

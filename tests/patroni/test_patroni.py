@@ -62,6 +62,7 @@ class Probe(Actor):
 class History:
     def __init__(self, folder: Path, seed: str, packages: Path):
         self.folder, self.dice, self.happened = folder, random.Random(seed), []
+        self.frozen: list[tuple[int, float, float]] = []      # daemons that were frozen: place, from, to
         self.cluster = Patroni(folder, packages)
         self.page = settings_in(blocks("high-availability.md", "sh")[0])
         with psycopg.connect(self.cluster.dsn() + " target_session_attrs=read-write", autocommit=True) as session:
@@ -158,10 +159,12 @@ class History:
         self.stage.daemons[place] = self.start(place)
 
     def do_freeze_a_daemon(self) -> None:
-        daemon = self.dice.choice(self.stage.daemons)
-        daemon.process.send_signal(signal.SIGSTOP)
+        place = self.dice.randrange(DAEMONS)
+        begin, process = time.monotonic(), self.stage.daemons[place].process
+        process.send_signal(signal.SIGSTOP)
         time.sleep(self.dice.uniform(1.0, 12.0))
-        daemon.process.send_signal(signal.SIGCONT)
+        process.send_signal(signal.SIGCONT)
+        self.frozen.append((place, begin, time.monotonic()))
 
     def do_primary_and_daemon(self) -> None:
         """The daemon goes in the middle of a takeover, with a buffer that is not empty, and comes back."""
@@ -179,7 +182,8 @@ class History:
 
     def figures(self) -> str:
         """Per kind of trouble: how often; the longest time to the answer of a push (503 and cut connections count as
-        answers); how long no push was stored (`queued`), median and longest; how many were refused."""
+        answers) by a daemon that was not frozen itself; how long no push was stored (`queued`), median and longest; how
+        many were refused."""
         lines = ["| trouble | times | longest push, s | not stored for, s: median, longest | refused |",
                  "|---|---|---|---|---|"]
         waits, gaps, refused = defaultdict(list), defaultdict(list), defaultdict(int)
@@ -187,16 +191,26 @@ class History:
             for probe in self.probes:
                 told = [one for one in probe.told if begin <= one[1] and one[0] <= end + RECOVERY]
                 stored = [now for _, now, status in told if status in ("queued", "duplicate")]
-                waits[kind].append(max((now - asked for asked, now, _ in told), default=0.0))
+                waits[kind].append(max((now - asked for asked, now, _ in told
+                                        if not self.thaw(probe.place, asked, now)), default=0.0))
                 gaps[kind].append(max((b - a for a, b in zip([begin, *stored], stored)), default=end - begin))
                 refused[kind] += sum(status not in ("queued", "duplicate", "buffered") for _, _, status in told)
         for kind in sorted(waits):
             lines.append(f"| {kind} | {len(waits[kind]) // DAEMONS} | {max(waits[kind]):.1f} |"
                          f" {statistics.median(gaps[kind]):.1f}, {max(gaps[kind]):.1f} | {refused[kind]} |")
-        everything = [now - asked for probe in self.probes for asked, now, _ in probe.told]
-        lines.append(f"{len(everything)} pushes of the probes: median {statistics.median(everything) * 1000:.1f} ms,"
-                     f" longest {max(everything):.1f} s")
+        everything = [(now - asked, now, self.thaw(probe.place, asked, now)) for probe in self.probes
+                      for asked, now, _ in probe.told]
+        median = statistics.median(took for took, *_ in everything) * 1000
+        longest = max(took for took, _, thawed in everything if not thawed)
+        late = max((now - thawed for _, now, thawed in everything if thawed), default=0.0)
+        lines.append(f"{len(everything)} pushes of the probes: median {median:.1f} ms, longest {longest:.1f} s; of a "
+                     f"daemon that was frozen meanwhile, after it went on: {late:.1f} s")
         return "\n".join(lines)
+
+    def thaw(self, place: int, asked: float, now: float) -> float:
+        """Returns when the daemon of this push went on, 0 if it was not frozen meanwhile."""
+        return max((end for frozen, begin, end in self.frozen if frozen == place and asked < end and begin < now),
+                   default=0.0)
 
     def end(self) -> None:
         for daemon in self.stage.daemons:

@@ -97,7 +97,7 @@ def test_the_first_request_of_a_connection_is_served_although_the_daemon_ends(st
         held.pop("q", autoAck="true")
         held.send("GET", "/api/v1/pop/queue/q?wait=true&timeout=60000")
         with daemon.client() as other:
-            until(lambda: other.metric("queend_worker_parked") == 1, "the pop is parked")
+            until(lambda: other.parked() == 1, "the pop is parked")
             late.close()
             with socket.create_connection(daemon.address) as late:
                 other.get("/livez")      # on a connection accepted before; this one comes in its turn

@@ -47,6 +47,7 @@ def problems() -> list[str]:
     ("DEFAULT_SUBSCRIPTION_MODE", "old", "old is not one of all, new, new-only"),
     ("QUEEN_PUSH_MAX_BATCH_SIZE", "0", "0 is not a whole number of jobs from 1 to"),
     ("QUEEND_BUFFER_BYTES", "1GB", "1GB is not a whole number of bytes"),
+    ("FILE_BUFFER_MAX_BATCH", "4001", "4001 is not a whole number of messages from 1 to 4000"),
     ("QUEEND_LEAST_RATE", "x" * 1000, f"{'x' * 60}… is not a whole number of bytes a second"),
     ("STATS_INTERVAL_MS", "10s", "10s is not a whole number of milliseconds"),
     ("DB_KEEPALIVES_IDLE", "0", "0 is not a whole number of seconds from 1 to 32767"),

@@ -1,5 +1,6 @@
 """The embedded cluster: created, kept, stopped, taken over, refused; on real PostgreSQL."""
 import contextlib
+import ctypes
 import os
 import signal
 import stat
@@ -16,10 +17,16 @@ from support.wait import until
 from queend.postgres import stale_processes
 from queend.postgres.embedded import Embedded, EmbeddedError
 
+PR_CAPBSET_DROP, CAP_SYS_PTRACE = 24, 19
+
 
 def rows(conninfo: str, query: str):
     with psycopg.connect(conninfo, autocommit=True) as connection:
         return connection.execute(query).fetchall()
+
+
+def without_ptrace() -> None:
+    ctypes.CDLL(None).prctl(PR_CAPBSET_DROP, CAP_SYS_PTRACE, 0, 0, 0)
 
 
 def test_data_survives_a_restart_and_nothing_listens_on_tcp(tmp_path):
@@ -75,6 +82,41 @@ def test_works_below_a_closed_folder_with_a_long_and_odd_path(tmp_path, major):
         assert stat.S_IMODE(closed.stat().st_mode) == 0o700
     finally:
         cluster.stop()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root runs the server as another account")
+def test_root_that_may_not_look_into_processes_of_others(tmp_path):
+    """As in a container: Docker gives no CAP_SYS_PTRACE. The server is found in its folder, and stops in order."""
+    source = f"""
+import ctypes, signal
+from pathlib import Path
+from queend.postgres import stale_processes
+from queend.postgres.embedded import Embedded, dying_with
+dying_with({os.getpid()}, signal.SIGKILL)()
+cluster = Embedded(Path({str(tmp_path)!r}))
+cluster.start()
+print(cluster.pid in [one.pid for one in stale_processes.inside(cluster.data)], flush=True)
+cluster.stop()
+signals = ctypes.c_int()
+ctypes.CDLL(None).prctl(2, ctypes.byref(signals), 0, 0, 0)
+print(stale_processes.inside(cluster.data), open("/proc/self/status").read().count("id:\\t0\\t0\\t0\\t0"),
+      signals.value, ctypes.CDLL(None).prctl(3, 0, 0, 0, 0))
+"""
+    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, timeout=120,
+                          preexec_fn=without_ptrace, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
+    assert done.stdout == "True\n[] 2 9 1\n", done
+    assert "database system is shut down" in (tmp_path / "postgres.log").read_text()
+    assert not (tmp_path / "pg/postmaster.pid").exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root runs the server as another account")
+def test_a_server_that_is_not_found_in_its_folder_stops_in_order(tmp_path, monkeypatch):
+    """/proc may hide processes of other accounts altogether (hidepid)."""
+    cluster = Embedded(tmp_path)
+    cluster.start()
+    monkeypatch.setattr(stale_processes, "inside", lambda data: [])
+    cluster.stop()
+    assert "database system is shut down" in (tmp_path / "postgres.log").read_text()
 
 
 def test_second_daemon_on_the_same_folder_is_refused(tmp_path):

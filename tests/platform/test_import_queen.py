@@ -6,7 +6,6 @@ import json
 import os
 import random
 import subprocess
-import sys
 import uuid
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -17,6 +16,7 @@ import pytest
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from support.client import data
 from support.daemon import PACKAGE
+from support.forked import queend
 from support.wait import until
 
 SCHEMA = (Path(__file__).parents[1] / "support" / "queen_schema.sql").read_text()
@@ -91,7 +91,7 @@ def environment(conninfo: str) -> dict[str, str]:
 
 
 def bring(here: str, there: str, *more: str, status: int = 0) -> str:
-    done = subprocess.run([sys.executable, "-m", "queend", "import-queen", there, *more], env=environment(here),
+    done = subprocess.run([*queend(), "import-queen", there, *more], env=environment(here),
                           capture_output=True, text=True, timeout=120)
     assert done.returncode == status, (done.returncode, done.stdout, done.stderr)
     return done.stdout + done.stderr
@@ -209,11 +209,11 @@ def test_an_import_that_was_killed_goes_on(queen: Queen, postgres, start_daemon)
     messages = [queen.messages(part, 300) for part in parts]
     for part, some in zip(parts, messages, strict=True):
         queen.cursor(part, "g", some[99])
-    subprocess.run([sys.executable, "-m", "queend", "migrate"], env=environment(here), check=True, capture_output=True)
+    subprocess.run([*queend(), "migrate"], env=environment(here), check=True, capture_output=True)
     with psycopg.connect(here) as holder, psycopg.connect(here, autocommit=True) as look:
         holder.execute("SELECT pg_advisory_xact_lock(1903519076, lane) FROM generate_series(0, 63) AS lane"
                        " WHERE lane % 2 = 1")
-        run = subprocess.Popen([sys.executable, "-m", "queend", "import-queen", queen.conninfo], env=environment(here),
+        run = subprocess.Popen([*queend(), "import-queen", queen.conninfo], env=environment(here),
                                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         until(lambda: look.execute("SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
                                    " AND classid = 1903519076").fetchone(), "it waits for a lane")
@@ -273,3 +273,15 @@ def test_what_is_refused(queen: Queen, postgres, start_daemon) -> None:
 def test_a_connection_string_that_is_none_is_not_quoted(postgres, there) -> None:
     told = bring(postgres.empty_database(), there, status=2)
     assert told.startswith("queend: the connection string: ") and "s3cret" not in told
+
+
+def test_a_name_that_is_too_long_is_told_before_anything_is_moved(queen: Queen, postgres) -> None:
+    here = postgres.database()
+    first, second = queen.queue("a"), queen.queue("b")
+    queen.messages(queen.partition(first, ""), 10)
+    queen.partition(second, "ü" * 200)
+    assert "names have 0 to 255 bytes" in bring(here, queen.conninfo, status=1)
+    with psycopg.connect(here) as db:
+        assert db.execute("SELECT count(*) FROM queend.queues").fetchone() == (0,)
+    queen.db.execute("UPDATE queen.partitions SET name = 'c' WHERE length(name) = 200")
+    assert "counts of both databases are equal" in bring(here, queen.conninfo)

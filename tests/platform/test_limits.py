@@ -50,6 +50,7 @@ FIXED = {
     "number of headers": constant("core/http/head.pyx", "HEADERS_MAX"),
     "request target": core_default("max_target"),
     "depth of JSON": constant("core/json/json.pyx", "JSON_DEPTH"),
+    "depth of JSON of a request to the control plane": constant("control/http/body.py", "DEPTH"),
     "values in the JSON of a request to the control plane": constant("core/json/json.pyx", "VALUES_MOST"),
     "items of a push, acknowledgments of a batch, operations of a transaction": core_default("max_items"),
     "state operations of a stream cycle": constant("core/route/cyclebody.pyx", "CYCLE_OPS"),
@@ -151,6 +152,10 @@ BEYOND = [
     ("request target", ("GET", "/livez?" + "x" * 8192)),
     ("depth of JSON", ("POST", "/api/v1/push",
                        b'{"items":[{"queue":"q","payload":' + b"[" * 512 + b"]" * 512 + b"}]}")),
+    ("depth of JSON of a request to the control plane", ("POST", "/api/v1/traces", (
+        b'{"transactionId":"x","partitionId":"y","data":' + b"[" * 254 + b"]" * 254 + b"}"))),
+    ("depth of JSON of a request to the control plane", ("POST", "/api/v1/configure", (
+        b'{"queue":"q","options":{"retryBackoff":' + b"[" * 253 + b"]" * 253 + b"}}"))),
     ("values in the JSON of a request to the control plane", ("POST", "/api/v1/configure",
                                                               b'{"queue":"q","more":[' + b"1," * 250_000 + b"1]}")),
     ("items of a push, acknowledgments of a batch, operations of a transaction",

@@ -80,6 +80,10 @@ def test_a_database_is_copied(client: Client, daemon, postgres, start_daemon, to
     assert {one["table"]: one["targetCount"] for one in found["tables"]} | {
         "messages": 101, "queues": 2,
         "dead_letter_queue": 1} == {one["table"]: one["targetCount"] for one in found["tables"]}
+    with psycopg.connect(conninfo) as copy:
+        assert dict(copy.execute("SELECT kind, sum(n)::int FROM queend.name_counts GROUP BY 1").fetchall()) == dict(
+            copy.execute("SELECT 'queue', count(*) FROM queend.queues UNION ALL SELECT 'partition', count(*) FROM "
+                         "queend.partitions UNION ALL SELECT 'group', count(*) FROM queend.consumer_groups").fetchall())
     with start_daemon(conninfo).client() as other:
         assert data(other.pop("q", "a", consumerGroup="g", batch=100, autoAck=True)) == [*range(20, 50)]
         assert data(other.pop("q", "b", consumerGroup="g", batch=100, autoAck=True)) == [*range(1, 50)]
@@ -99,11 +103,27 @@ def test_without_messages_offsets_go_on(client: Client, daemon, postgres, start_
     assert ended(client)["status"] == "complete"
     conninfo = daemon.conninfo.replace(f"dbname={conninfo_to_dict(daemon.conninfo)['dbname']}",
                                        f"dbname={there['database']}")
+    with psycopg.connect(conninfo) as copy:      # nothing that was written lately counts as idle there
+        assert copy.execute("SELECT bool_and(raised_at > 0) FROM queend.floors").fetchone() == (True,)
     with start_daemon(conninfo).client() as other:
         assert other.pop("empty") == []
         other.push("empty", "first")
         (message,) = other.pop("empty")
         assert (message["data"], message["offset"]) == ("first", 7)
+
+
+def test_without_messages_their_delivery_moments_stay_behind(client: Client, daemon, postgres, to) -> None:
+    """One of a message that stays behind would keep all later ones from retention."""
+    client.post("/api/v1/push", {"items": [{"queue": "later", "payload": 1, "delayMs": 86_400_000}]})
+    there = to(postgres.empty_database(), excludeTableData=["messages"])
+    client.post(f"{BASE}/start", there)
+    assert ended(client)["status"] == "complete"
+    with psycopg.connect(daemon.conninfo.replace(f"dbname={conninfo_to_dict(daemon.conninfo)['dbname']}",
+                                                 f"dbname={there['database']}")) as copy:
+        copy.execute("SELECT queend.push_items('{later}', '{Default}', '{t}', '{2}', '{NULL}', '{NULL}')")
+        found = copy.execute("SELECT t.records FROM queend.queues q, queend.retain(q.id, 0, 10, 10,"
+                             " queend.now_us() + 1000000, 0, 0) AS t WHERE q.name = 'later'").fetchall()
+        assert found == [(1,), (0,)]
 
 
 def test_one_at_a_time_and_a_stop_in_the_middle(postgres, start_daemon, listed, to) -> None:

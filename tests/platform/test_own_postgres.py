@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +13,7 @@ import psycopg
 import pytest
 from support.client import data
 from support.daemon import PACKAGE, Daemon
+from support.forked import queend
 from support.guides import blocks, settings_in
 from support.pair import Pair
 from support.postgres import Postgres, running
@@ -143,7 +143,7 @@ def test_backup_and_restore_need_no_more(made, folder, tmp_path):
     environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(PACKAGE), "QUEEND_DATA_DIR": str(folder),
                    "QUEEND_DSN": made.dsn(user="queend", dbname="queend")}
     for words in (["backup", f"{tmp_path}/backup"], ["restore", f"{tmp_path}/backup", "--replace", "--yes"]):
-        done = subprocess.run([sys.executable, "-m", "queend", *words], cwd=tmp_path, env=environment, text=True,
+        done = subprocess.run([*queend(), *words], cwd=tmp_path, env=environment, text=True,
                               capture_output=True)
         assert done.returncode == 0, done
     served(start(made, folder).await_ready())

@@ -36,7 +36,7 @@ def test_what_may_change_does_and_the_connection_stays(start):
         client.push("q", 1)
         client.pop("q", autoAck="true")
         waits.send("GET", "/api/v1/pop/queue/q?wait=true&timeout=60000")
-        until(lambda: client.metric("queend_worker_parked") == 1, "the pop is parked")
+        until(lambda: client.parked() == 1, "the pop is parked")
         before = client.wire
         file.write_text('log_level = "debug"\nstats_interval_ms = 100\nretention_interval = 100\n'
                         'queend_max_connections_per_address = 2\n')
@@ -58,15 +58,15 @@ def test_what_may_change_does_and_the_connection_stays(start):
 
 def test_what_may_not_change_is_told_and_stays(start):
     daemon, file = start("port = 0\n", LOG_LEVEL="info")
-    file.write_text('port = 1\nqueend_slots = 3\nlog_level = "debug"\n')
+    file.write_text('port = 1\nsidecar_pool_size = 6\nlog_level = "debug"\n')
     daemon.process.send_signal(signal.SIGHUP)
     done = daemon.await_event("reloaded")
     assert done["changed"] == []      # the environment has PORT and LOG_LEVEL: it wins, and does not change
     assert [line["detail"].split()[0] for line in daemon.log if line["event"] == "setting_needs_restart"] == [
-        "QUEEND_SLOTS"]
+        "SIDECAR_POOL_SIZE"]
     with daemon.client() as client:
         shown = {one["name"]: one["value"] for one in client.get("/api/v1/system/settings").json}
-        assert shown["QUEEND_SLOTS"] == ""
+        assert shown["SIDECAR_POOL_SIZE"] == ""
 
 
 @pytest.mark.parametrize("text, told", [

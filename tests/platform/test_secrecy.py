@@ -40,7 +40,7 @@ def core_dumps():
 
 @pytest.mark.parametrize("leave", ["false", "true"])
 def test_a_process_with_keys_leaves_no_core_dump(core_dumps, tmp_path, leave):
-    with Daemon.own(tmp_path, **KEYS, QUEEND_CORE_DUMPS=leave) as daemon:
+    with Daemon.own(tmp_path, alone=True, **KEYS, QUEEND_CORE_DUMPS=leave) as daemon:      # limits are inherited
         daemon.await_ready()
         server = daemon.line("database_started")["pid"]
         limits = {core_limit(daemon.pid), core_limit(server)}

@@ -74,7 +74,7 @@ def test_serves_on_when_nobody_reads_its_log(data):
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_serves_stops_cleanly_and_keeps_the_messages(tmp_path, number):
-    with Daemon.own(tmp_path) as daemon:
+    with Daemon.own(tmp_path, alone=True) as daemon:
         daemon.await_ready()
         assert push(daemon)["status"] == "queued"
         database = next(line["pid"] for line in daemon.log if line["event"] == "database_started")

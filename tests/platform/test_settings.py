@@ -405,16 +405,16 @@ def test_looks_for_what_others_stored(start: Callable[..., Daemon]) -> None:
         for group, waits in (("one", one), ("other", other)):
             waits.pop("q", consumerGroup=group, autoAck=True, wait=True, subscriptionMode="all")
         one.send("GET", pop_target("q", consumerGroup="one", autoAck=True, wait=True))
-        until(lambda: beside.metric("queend_worker_parked") == 1, "the pop is parked")
+        until(lambda: beside.parked() == 1, "the pop is parked")
         client.push("q", "second", partition="second")
         assert beside.post("/internal/api/notify", {"queue": "q"}).status == 200
         assert one.receive().json["messages"]
         other.pop("q", consumerGroup="other", autoAck=True, wait=True)
         one.send("GET", pop_target("q", consumerGroup="one", autoAck=True, wait=True))
-        until(lambda: beside.metric("queend_worker_parked") == 1, "the pop is parked again")
+        until(lambda: beside.parked() == 1, "the pop is parked again")
         client.push("q", "third", partition="third")
         assert other.pop("q", consumerGroup="other", autoAck=True, wait=True)
-        assert beside.metric("queend_worker_parked") == 1, "it has not looked again"
+        assert beside.parked() == 1, "it has not looked again"
 
 
 @sees("QUEEN_SYNC_RECV_BUFFER_MB")

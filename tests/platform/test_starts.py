@@ -17,6 +17,7 @@ from psycopg.conninfo import conninfo_to_dict
 from support.client import data
 from support.command import command
 from support.daemon import ROOT, Daemon
+from support.forked import queend
 from support.pair import Pair
 from support.ports import free_port
 from support.wait import until
@@ -26,9 +27,10 @@ PR_CAPBSET_DROP, CAP_NET_BIND_SERVICE = 24, 10
 
 def serve(folder: Path, **more: Any) -> subprocess.CompletedProcess:
     """`queend serve` to its end, with nothing in its environment but what is given."""
-    given = {"cwd": "/", "preexec_fn": more.pop("preexec_fn", None)}
+    before = more.pop("preexec_fn", None)
+    command = [sys.executable, "-m", "queend"] if before else queend()
     settings = {"QUEEND_DATA_DIR": folder, "PORT": 0, **more}
-    return subprocess.run([sys.executable, "-m", "queend", "serve"], capture_output=True, text=True, **given,
+    return subprocess.run([*command, "serve"], capture_output=True, text=True, cwd="/", preexec_fn=before,
                           env={"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT),
                                **{name: str(value) for name, value in settings.items() if value is not None}})
 
@@ -173,7 +175,7 @@ def test_a_standby_as_the_only_server(request, tmp_path):
         pair = Pair(Path(name), request.config.getoption("--postgres"))
         try:
             dsn = pair.primary.database()
-            with Daemon(dsn).client() as client:
+            with Daemon(dsn) as one, one.client() as client:
                 client.push("q", 1)
             ((place,),) = pair.primary.execute("SELECT pg_current_wal_flush_lsn()")
             until(lambda: pair.standby.execute("SELECT pg_last_wal_replay_lsn() >= %s::pg_lsn", (place,)) == [(True,)],

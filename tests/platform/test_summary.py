@@ -7,6 +7,7 @@ import asyncio
 import psycopg
 import pytest
 from psycopg_pool import AsyncConnectionPool
+from support.wait import until
 
 from queend.services.summary import PAGES, Summary
 
@@ -49,6 +50,22 @@ def test_what_is_full_is_summarized(conninfo):
             await summary.look()
             assert pages(db) < PAGES + 30
             await Summary(pool).look()      # another daemon: nothing is left to do
+
+    with psycopg.connect(conninfo, autocommit=True) as db:
+        asyncio.run(run(db))
+
+
+def test_the_service_goes_on_after_its_first_look(conninfo):
+    async def run(db: psycopg.Connection) -> None:
+        async with AsyncConnectionPool(conninfo, min_size=1, max_size=1, open=False,
+                                       kwargs={"autocommit": True}) as pool:
+            summary = Summary(pool)
+            summary.open()
+            for step in range(2):
+                db.execute(FILL, (step * 10000,))
+                await asyncio.to_thread(until, lambda: pages(db) < PAGES + 30, "its ranges are summarized")
+            assert not summary.failing
+            await summary.close()
 
     with psycopg.connect(conninfo, autocommit=True) as db:
         asyncio.run(run(db))

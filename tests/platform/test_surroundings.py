@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 import uuid
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict
 from support.client import data
 from support.daemon import PACKAGE, Daemon
+from support.forked import queend
 
 SCHEMA = (Path(__file__).parents[1] / "support" / "queen_schema.sql").read_text()
 
@@ -37,7 +37,7 @@ def test_the_tables_of_queen_mq(postgres, start_daemon, tmp_path) -> None:
         assert finding["level"] == "warning" and finding["title"] == "the schema queen belongs to another program"
         assert "docs/migration.md" in finding["advice"]
         daemon.stop()
-        done = subprocess.run([sys.executable, "-m", "queend", "import-queen", conninfo], cwd=tmp_path,
+        done = subprocess.run([*queend(), "import-queen", conninfo], cwd=tmp_path,
                               env={"PATH": "", "PYTHONPATH": str(PACKAGE), "QUEEND_DSN": conninfo}, text=True,
                               capture_output=True)
         assert done.returncode == 0 and "counts of both databases are equal" in done.stdout, done.stdout + done.stderr

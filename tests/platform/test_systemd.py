@@ -1,4 +1,5 @@
 """The unit files satisfy systemd's own checkers; the readiness protocol reaches a real socket."""
+import asyncio
 import json
 import os
 import socket
@@ -10,6 +11,7 @@ import pytest
 from support.client import Client, data
 from support.wait import PATIENCE
 
+from queend.daemon import systemd
 from queend.daemon.systemd import notify, watchdog_seconds
 
 ROOT = Path(__file__).parent.parent.parent
@@ -104,6 +106,21 @@ def test_notify_sends_one_datagram(tmp_path, monkeypatch):
     notify("READY=1")  # nobody listens any more: not an error
     monkeypatch.delenv("NOTIFY_SOCKET")
     notify("READY=1")
+
+
+def test_a_long_start_asks_for_more_time(tmp_path, monkeypatch):
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as receiver:
+        receiver.bind(str(tmp_path / "notify"))
+        monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
+        monkeypatch.setattr(systemd, "EXTEND_S", 0.01)
+
+        async def start() -> None:
+            starting = asyncio.create_task(systemd.extend_start())
+            for _ in range(2):
+                assert await asyncio.to_thread(receiver.recv, 100) == b"EXTEND_TIMEOUT_USEC=60000000"
+            starting.cancel()
+
+        asyncio.run(start())
 
 
 def test_watchdog_period(monkeypatch):

@@ -130,9 +130,9 @@ def test_long_polls_that_the_push_answers_have_spans_too(client, daemon, collect
     client.push(queue, 0)
     client.pop(queue, autoAck="true")
     with daemon.client() as waiting:
-        parked = client.metric("queend_worker_parked")
+        parked = client.parked()
         waiting.send("GET", f"/api/v1/pop/queue/{queue}?wait=true&timeout=30000&autoAck=true")
-        until(lambda: client.metric("queend_worker_parked") > parked, "it waits")
+        until(lambda: client.parked() > parked, "it waits")
         push(client, {"items": [{"queue": queue, "payload": 1}]}, parent)
         assert len(waiting.receive().json["messages"]) == 1
     until(lambda: {one["name"] for one in collector.of(made)} == {f"send {queue}", f"deliver {queue}"}, "both are sent")

@@ -5,10 +5,15 @@ import json
 from pathlib import Path
 
 import pytest
+from pyarrow import fs
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from support.client import Client, data
 from support.daemon import Daemon
+
+from queend.spark.letters import Letters
+from queend.spark.link import Link
+from queend.spark.settings import Options, SinkSettings
 
 
 def write(frame: DataFrame, daemon: Daemon, **options: object) -> None:
@@ -81,6 +86,26 @@ def test_order_within_a_key(spark: SparkSession, daemon: Daemon, client: Client,
     assert sorted(seen) == list(range(rows))
 
 
+def test_a_wave_of_one_key_is_several_requests(spark: SparkSession, daemon: Daemon, client: Client,
+                                               queue: str) -> None:
+    """With two requests in flight a wave has 20 000 rows. All of one key go to one lane, and a request has 10 000."""
+    frame = spark.range(0, 25_000, 1, 1).selectExpr("cast(id as string) value", "'a' key")
+    write(frame, daemon, queue=queue, requestsInFlight=2)
+    assert client.post("/api/v1/offsets", {"queue": queue}).json["partitions"][0]["highWatermark"] == 25_000
+    assert [one["payload"] for one in stored(client, queue, "a")][:9] == list(range(9))
+
+
+def test_times_in_structs_are_in_utc(spark: SparkSession, daemon: Daemon, client: Client, queue: str) -> None:
+    previous = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
+    try:
+        write(spark.sql("select struct(timestamp'2020-01-02 03:04:05.5' as t, array(timestamp'2020-07-02 12:00:00') as "
+                        "l) value"), daemon, queue=queue)
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", previous)
+    assert data(client.pop(queue)) == [{"t": "2020-01-01T18:04:05.500000Z", "l": ["2020-07-02T03:00:00.000000Z"]}]
+
+
 def test_a_job_that_runs_again_stores_nothing_twice(spark: SparkSession, daemon: Daemon, client: Client,
                                                     queue: str) -> None:
     frame = spark.range(0, 5000, 1, 2).select(F.col("id").cast("string").alias("value"))
@@ -140,6 +165,69 @@ def test_refused_rows_go_elsewhere(spark: SparkSession, daemon: Daemon, client: 
     assert {one["row"] for one in letters} == bad and len(letters) == 4
     assert all(one["value"] == f"no json {one['row']}" and one["error"].startswith("Invalid JSON")
                and one["queue"] == queue for one in letters)
+
+
+def letters(daemon: Daemon, queue: str, folder: Path | None = None) -> Letters:
+    """The letters of one run of a task."""
+    where = {"deadLetterPath": str(folder)} if folder else {"deadLetterQueue": f"{queue}-dead"}
+    said = {"url": daemon.url, "queue": queue, "onError": "deadletter", **where}
+    return Letters(SinkSettings.of(Options(said)), "q-0-0")
+
+
+def refused(queue: str, row: int, id_: str, partition: str = "a") -> dict:
+    return {"queue": queue, "partition": partition, "sparkPartition": 0, "row": row, "error": "Invalid JSON",
+            "transactionId": id_, "value": f"no json {id_}"}
+
+
+def test_letters_of_a_task_whose_rows_come_in_another_order(daemon: Daemon, client: Client, queue: str) -> None:
+    """After a shuffle, a task that runs again has its rows in another order. The number of a row names another one."""
+    for first, second in (("x", "y"), ("y", "x"), ("z", "x")):
+        one = letters(daemon, queue)
+        with Link(one.settings.link) as link:
+            one.add(refused(queue, 0, first), link)
+            one.add(refused(queue, 1, second), link)
+            one.add(refused(f"{queue}-2", 2, first), link)
+    found = [(one["payload"]["queue"], one["payload"]["transactionId"]) for one in stored(client, f"{queue}-dead", "a")]
+    assert sorted(found) == sorted((name, one) for one in "xyz" for name in (queue, f"{queue}-2"))
+
+
+def test_a_letter_that_is_not_stored_is_an_error(daemon: Daemon, client: Client, queue: str) -> None:
+    client.configure(f"{queue}-dead", maxSize=1)
+    one = letters(daemon, queue)
+    with Link(one.settings.link) as link:
+        one.add(refused(queue, 0, "x"), link)
+        with pytest.raises(RuntimeError, match=f"dead-letter queue '{queue}-dead'.* row 1 of Spark partition 0"):
+            one.add(refused(queue, 1, "y"), link)
+
+
+@pytest.mark.parametrize("partition", ["k" * 300, "a\0b"], ids=["long", "nul"])
+def test_a_letter_whose_partition_is_no_name(daemon: Daemon, client: Client, queue: str, partition: str) -> None:
+    one = letters(daemon, queue)
+    with Link(one.settings.link) as link:
+        one.add(refused(queue, 0, "x", partition), link)
+    (letter,) = [one["payload"] for one in stored(client, f"{queue}-dead")]
+    assert letter["partition"] == partition
+
+
+def test_copies_of_a_task_write_files_of_their_own(daemon: Daemon, queue: str, tmp_path: Path) -> None:
+    """A speculative copy writes while the first one does."""
+    copies = [letters(daemon, queue, tmp_path) for _ in range(2)]
+    for one in copies:
+        one.add(refused(queue, 0, "x"), None)
+    opened: list[str] = []
+    move = fs.LocalFileSystem.move
+
+    class Slow(fs.LocalFileSystem):
+        def move(self, src: str, dest: str) -> None:
+            opened.append(src)
+            move(self, src, dest)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fs, "LocalFileSystem", Slow)
+        for one in copies:
+            one.close()
+    (file,) = tmp_path.iterdir()
+    assert file.name == "q-0-0.ndjson" and len(set(opened)) == 2
 
 
 def test_the_next_daemon_is_asked(spark: SparkSession, daemon: Daemon, client: Client, queue: str) -> None:

@@ -89,6 +89,8 @@ def test_where_it_begins_and_ends(read: Read, client: Client, queue: str) -> Non
     assert numbers(read(assign={queue: ["b"]}, endingOffsets={queue: {"b": 3}})) == [10, 11, 12]
     assert numbers(read(startingOffsets=at).where("offset >= 5 and offset < 8")) == [5, 6, 7]
     assert numbers(read().where("partition = 'b' and offset in (0, 9)")) == [10, 19]
+    assert numbers(read().where("partition in ('b', null) and offset in (0, 9)")) == [10, 19]
+    assert numbers(read().where("partition in ('b', 'c', null)")) == list(range(10, 20))
 
 
 def test_by_time(read: Read, client: Client, queue: str) -> None:

@@ -58,6 +58,17 @@ def test_only_what_nobody_would_miss_goes(db, partitions, group):
     assert again > idle and db.push(batch(again, [id7()]))[0].base == 0
 
 
+def test_a_partition_that_retention_emptied_lately_stays(db, partitions):
+    """Readers by offset leave no trace in the cursors; a new partition would begin at offset 0 again."""
+    part, = partitions()
+    db.push(batch(part, [id7()]))
+    db.rows("UPDATE queend.partitions SET created_at = now() - interval '40 days' WHERE id = %s", part)
+    emptied(db, part)
+    now = db.value("SELECT queend.now_us()")
+    assert clean(db, part, before=now - 30 * DAY) == []
+    assert clean(db, part, before=now + DAY) == [part]
+
+
 def test_the_list_of_the_last_ones_is_bounded(db, partitions):
     parts = sorted(partitions(1200))
     queue = db.value("SELECT queue_id FROM queend.partitions WHERE id = %s", parts[0])

@@ -1,6 +1,9 @@
 """Erasing in SQL: what is overwritten at once, what waits for a daemon, and the order of its locks."""
 from __future__ import annotations
 
+import json
+import uuid
+
 import pytest
 from sql.calls import Waiting
 from sql.records import batch, body, delete, framed, id4, id7, inner, new_lease, packed, payloads, stored
@@ -166,6 +169,89 @@ def test_burying_and_acknowledging_beside_a_deletion(three, partitions, group):
     a.rows("SELECT queend.dead_letter(%s, %s, '{0}', '{x}', 0)", part, who)
     a.rows("COMMIT")
     assert bury.result() is True and gone.result() is True
+
+
+RETAIN = "SELECT * FROM queend.retain(%s, 0, 10, 1000, queend.now_us() + 1000000, 0, 0)"
+CLEAR = "SELECT * FROM queend.retain(%s, 0, 10, 1000, -queend.now_us() - 1000000, 0, 0)"
+COMPRESSED = packed(inner([b"0" * 99, b"1" * 99, b"2" * 99]))
+
+
+def test_retention_beside_a_dead_letter_that_is_being_made(two, partitions, group):
+    """The dead letter has copied the row already: retention leaves the partition to its next run."""
+    a, b, watcher = two
+    parts = partitions(2)
+    queue = watcher.value("SELECT queue_id FROM queend.partitions WHERE id = %s", parts[0])
+    for part in parts:
+        watcher.push(batch(part, [id4() for _ in range(3)])._replace(body=COMPRESSED))
+    a.rows("SELECT queend.dead_letter(%s, %s, '{1}', '{x}', 0)", parts[0], group(parts[0]))
+    assert [(row.partition_id, row.records) for row in b.rows(RETAIN, queue) if row.reason >= 0] == [(parts[1], 3)]
+    a.rows("COMMIT")
+    assert [(row.partition_id, row.records) for row in b.rows(RETAIN, queue) if row.reason >= 0] == [(parts[0], 3)]
+    assert watcher.rows(WAITING, parts[0]) == [(0,), (2,)]
+
+
+def test_a_queue_is_cleared_beside_dead_letters_that_are_being_made(two, partitions, group):
+    """It waits for the first partition alone: a session that makes dead letters may hold a later one, too."""
+    a, b, watcher = two
+    parts = partitions(2)
+    who = group(parts[0])
+    queue = watcher.value("SELECT queue_id FROM queend.partitions WHERE id = %s", parts[0])
+    for part in parts:
+        watcher.push(batch(part, [id4() for _ in range(3)])._replace(body=COMPRESSED))
+    a.rows("SELECT queend.dead_letter(%s, %s, '{1}', '{x}', 0)", parts[1], who)
+    assert [(row.partition_id, row.reason, row.records) for row in b.rows(CLEAR, queue)] == [
+        (parts[0], 1, 3), (parts[1] - 1, -1, 0)]
+    waiting = Waiting(watcher, b, lambda: b.rows(CLEAR, queue))
+    a.rows("COMMIT")
+    assert [(row.partition_id, row.records) for row in waiting.result()] == [(parts[1], 3), (None, 0)]
+    assert watcher.rows(WAITING, parts[1]) == [(0,), (2,)]
+
+
+def test_no_dead_letter_is_made_in_a_row_that_retention_removes(two, partitions, group):
+    a, b, watcher = two
+    part, = partitions()
+    who = group(part)
+    queue = watcher.value("SELECT queue_id FROM queend.partitions WHERE id = %s", part)
+    watcher.push(batch(part, [id4() for _ in range(3)])._replace(body=COMPRESSED))
+    assert a.rows(RETAIN, queue)[0].records == 3
+    waiting = Waiting(watcher, b,
+                      lambda: b.rows("SELECT queend.dead_letter(%s, %s, '{1}', '{x}', 0)", part, who))
+    a.rows("COMMIT")
+    waiting.result()
+    for table in "dead_letters", "dead_bodies":
+        assert watcher.value(f"SELECT count(*) FROM queend.{table} WHERE partition_id = %s", part) == 0
+
+
+def test_a_deletion_of_dead_letters_beside_retention(two, partitions, group):
+    """One of the two sees that the payload is to be overwritten in the copy."""
+    a, b, watcher = two
+    part, = partitions()
+    queue = watcher.value("SELECT queue_id FROM queend.partitions WHERE id = %s", part)
+    watcher.push(batch(part, [id4() for _ in range(3)])._replace(body=COMPRESSED))
+    watcher.rows("SELECT queend.dead_letter(%s, %s, '{1,2}', '{x,y}', 0)", part, group(part))
+    dead = watcher.value("SELECT id FROM queend.dead_letters WHERE partition_id = %s AND record_offset = 1", part)
+    assert a.rows(RETAIN, queue)[0].records == 3
+    waiting = Waiting(watcher, b, lambda: b.value("SELECT queend.dead_delete(ARRAY[%s::bigint])", dead))
+    a.rows("COMMIT")
+    assert waiting.result() == 1
+    assert watcher.rows(WAITING, part) == [(0,), (1,)]
+
+
+def test_an_erasure_in_sql_beside_a_redrive(two, partitions, group):
+    """The redrive is committed before the search, or comes after it."""
+    a, b, watcher = two
+    part, = partitions()
+    ids = stored(watcher, part, 3)
+    queue, name = watcher.rows("SELECT q.id, q.name FROM queend.queues q JOIN queend.partitions p ON p.queue_id = q.id"
+                               " WHERE p.id = %s", part)[0]
+    watcher.rows("SELECT queend.dead_letter(%s, %s, '{1}', '{x}', 0)", part, group(part))
+    assert a.value("SELECT redriven FROM queend.dead_redrive(%s, NULL, NULL, NULL, NULL, NULL, 9)", queue) == 1
+    wanted = json.dumps({"queue": name, "transactionIds": [str(uuid.UUID(bytes=ids[1]))]})
+    waiting = Waiting(watcher, b, lambda: b.value("SELECT queen.erase_v1(%s::jsonb)", wanted))
+    a.rows("COMMIT")
+    assert waiting.result()["erased"] == 2
+    rows = watcher.rows(LOG, part)
+    assert [payloads(watcher, row) for row in rows][1:] == [[""]] and payloads(watcher, rows[0])[1] == ""
 
 
 DELETE, BURY = "SELECT queend.message_delete(%s, %s)", "SELECT queend.message_bury(%s, %s, 'g', 'x')"

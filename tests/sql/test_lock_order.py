@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 
+import psycopg
 import pytest
 from sql.calls import Waiting
 from sql.records import Session, batch, id7, new_lease
@@ -218,4 +219,34 @@ def test_two_deletions_of_the_same_dead_letters_in_another_order(three, partitio
     assert a.value("SELECT queend.dead_delete(%s)", dead[:1]) == 1
     a.rows("COMMIT")
     assert other.result() == 1
+    assert watcher.value(DEAD, part) == 0
+
+
+def test_a_dead_letter_keeps_the_name_of_a_group_that_is_deleted_meanwhile(two, partitions, group):
+    """A redrive would deliver a dead letter without a name to all groups."""
+    a, b, watcher = two
+    part, = partitions()
+    who, other, lease, one = group(part, "g"), group(part, "other"), new_lease(), id7()
+    queue, name = place(watcher, part)
+    watcher.push(batch(part, [one]))
+    watcher.pop([part], other, auto=True)
+    watcher.pop([part], who, lease=lease)
+    a.ack(part, who, lease, [one], status=FAILED)
+    assert [row.queue for row in b.rows("SELECT * FROM queend.group_delete('g', %s, true)", name)] == [name]
+    a.rows("COMMIT")
+    assert watcher.value("SELECT group_name FROM queend.dead_letters WHERE partition_id = %s", part) == "g"
+    assert watcher.value("SELECT redriven FROM queend.dead_redrive(%s, NULL, NULL, NULL, NULL, NULL, 10)", queue) == 1
+    assert watcher.messages(watcher.pop([part], other, auto=True)) == []
+
+
+def test_no_dead_letter_is_made_for_a_group_that_was_deleted(two, partitions, group):
+    """The acknowledgment had looked for the group before the deletion: it tries again."""
+    _, b, watcher = two
+    part, = partitions()
+    who, lease, one = group(part, "g"), new_lease(), id7()
+    watcher.push(batch(part, [one]))
+    watcher.pop([part], who, lease=lease)
+    b.rows("SELECT * FROM queend.group_delete('g', %s, true)", place(watcher, part)[1])
+    with pytest.raises(psycopg.errors.SerializationFailure):
+        watcher.ack(part, who, lease, [one], status=FAILED)
     assert watcher.value(DEAD, part) == 0

@@ -19,6 +19,7 @@ from typer.testing import CliRunner
 from queend.cli import app
 
 from .daemon import PACKAGE
+from .forked import queend
 from .wait import PATIENCE
 
 # Nothing of whoever runs the tests may say which server is meant.
@@ -72,7 +73,7 @@ class Cli:
 
     def process(self, *words: str, environment: dict[str, str] | None = None, **more: Any) -> subprocess.Popen:
         """As one types it: a process of its own."""
-        return subprocess.Popen([sys.executable, "-m", "queend", *words], env={**self.clean(), **(environment or {})},
+        return subprocess.Popen([*queend(), *words], env={**self.clean(), **(environment or {})},
                                 cwd="/",
                                 preexec_fn=heed_interrupts, **more)
 

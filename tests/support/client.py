@@ -124,6 +124,13 @@ class Client(Closing):
         return until(lambda: (lines := self.figures()) and any(line.startswith("queend_outbox_moved") for line in lines)
                      and lines, "the database tells its figures")
 
+    def parked(self) -> int:
+        """Returns the number of pops that wait, as the metric queend_worker_parked has it: a scrape takes 18 ms of the
+        processor, this takes 2 ms."""
+        answer = self.request("GET", "/api/v1/system/live", None, bearer(token(role="read-only", iss="shop")))
+        assert answer.status == 200, (answer.status, answer.body)
+        return answer.json["parked"]
+
     def metric(self, name: str) -> float:
         """Sum of a metric over its labels. A scrape lacks what the database did not tell in time."""
         lines = until(lambda: [line for line in self.figures() if line.startswith((name + " ", name + "{"))],

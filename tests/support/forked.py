@@ -2,17 +2,22 @@
 longer than all else a daemon does until it is ready. Nothing of the daemon looks at its environment or begins anything
 when it is imported; those that `Daemon.plain` starts import it themselves.
 
-Between it and a daemon stands a process that waits for the daemon's end and tells its status.
+A second such interpreter has imported the commands (`queend`). It is forked for each command whose start is not what a
+test is about: to import a command takes 0.3 s of the processor, `serve` 0.7 s.
+
+Between an interpreter and what it is forked for stands a process that waits for the end and tells the status.
 """
 from __future__ import annotations
 
 import array
+import ast
 import atexit
 import contextlib
 import gc
 import importlib
 import json
 import os
+import pkgutil
 import runpy
 import select
 import signal
@@ -24,15 +29,19 @@ import threading
 import time
 from pathlib import Path
 
-import queend
+import queend as package
 
-PACKAGE = Path(queend.__file__).parent.parent   # the build under test: in the checkout, or the sanitizers' one
+PACKAGE = Path(package.__file__).parent.parent   # the build under test: in the checkout, or the sanitizers' one
 IMPORTED = ("queend.cli.serve", "queend.daemon.supervisor", "prometheus_client")
 MOST = 1 << 17      # bytes of an environment
 # What counts when an interpreter starts; who has another one needs a new interpreter.
 AT_START = ("LD_", "PYTHON", "MALLOC", "LANG", "LC_", "TZ")
+COMMANDS = (*IMPORTED, "queend.client", "queend.control.options", "queend.services.backup",
+            "queend.services.importing.run", "encodings.idna", "stringprep")      # besides the modules of queend.cli
+STUB = Path(__file__).with_name("stub.py")
 _lock = threading.Lock()
 _asks: socket.socket | None = None
+_commands: str = ""     # where the interpreter of the commands listens
 
 
 def fits(environment: dict[str, str]) -> bool:
@@ -85,15 +94,44 @@ class Forked:
         self.send_signal(signal.SIGKILL)
 
 
+def queend() -> list[str]:
+    """Returns the beginning of a command line that does what `python -m queend` does, in a fork of the interpreter that
+    has imported the commands. With variables that an interpreter reads when it starts, or another PYTHONPATH than that
+    of the package under test, the process becomes `python -m queend` itself. SIGINT and SIGTERM reach the command, and
+    SIGKILL ends it; limits and a controlling terminal do not reach it."""
+    global _commands
+    # Imported here: that file imports this one, and the benchmark, which imports this one, has no such folder.
+    from .sanitizer import PRELOAD
+    from .shared import SHARED
+    if PRELOAD:      # the core needs the runtime of the sanitizer, the commands do not load the core
+        return [sys.executable, "-m", "queend"]
+    with _lock:
+        if not _commands:
+            _commands = str(SHARED / f"commands-{os.getpid()}")
+            listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            listener.bind(_commands)
+            listener.listen(64)
+            ended, end = os.pipe()
+            with listener:
+                one = _interpreter(f"commands({listener.fileno()}, {ended})", listener.fileno(), ended)
+            os.close(ended)
+            atexit.register(lambda: (os.close(end), one.wait()))
+    return [sys.executable, "-I", "-S", str(STUB), _commands, str(PACKAGE)]
+
+
+def _interpreter(call: str, *ends: int) -> subprocess.Popen:
+    return subprocess.Popen([sys.executable, "-c", f"from support import forked; forked.{call}"], cwd="/",
+                            pass_fds=ends, stdin=subprocess.DEVNULL,
+                            env={**os.environ, "PYTHONPATH": f"{Path(__file__).parents[1]}:{PACKAGE}"})
+
+
 def _opened() -> socket.socket:
     """The interpreter's end of the line; it ends with this process."""
     global _asks
     if _asks is None:
         _asks, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
-            one = subprocess.Popen([sys.executable, "-c", f"from support.forked import main; main({theirs.fileno()})"],
-                                   cwd="/", pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL,
-                                   env={**os.environ, "PYTHONPATH": f"{Path(__file__).parents[1]}:{PACKAGE}"})
+            one = _interpreter(f"main({theirs.fileno()})", theirs.fileno())
         atexit.register(lambda: (_asks.close(), one.wait()))
     return _asks
 
@@ -118,6 +156,58 @@ def main(number: int) -> None:
             return
         for end in ends:
             os.close(end)
+
+
+def commands(number: int, ended: int) -> None:
+    """Forks for each connection to the listening socket `number`, until `ended` is closed."""
+    listener = socket.socket(fileno=number)
+    cli = importlib.import_module("queend.cli")
+    for name in (*COMMANDS, *(f"queend.cli.{one.name}" for one in pkgutil.iter_modules(cli.__path__))):
+        importlib.import_module(name)
+    importlib.import_module("queend.control.routes").routers()   # imports all of its folder
+    gc.freeze()
+    signal.signal(signal.SIGCHLD, _reap)
+    while ended not in select.select([listener, ended], [], [])[0]:
+        asks, _ = listener.accept()
+        if os.fork() == 0:
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            listener.close()
+            os.close(ended)
+            _become(asks)
+            return
+        asks.close()
+
+
+def _become(asks: socket.socket) -> None:
+    """Returns in the process that is the command of this connection. The three standard files are made anew: how they
+    buffer depends on what is behind them."""
+    asked, ends, _, _ = socket.recv_fds(asks, MOST, 3)
+    folder, words, environment = ast.literal_eval(asked.decode())
+    pid = os.fork()
+    if pid:
+        for end in ends:
+            os.close(end)
+        asks.send(struct.pack("i", pid))
+        ended = os.pidfd_open(pid)
+        if ended not in select.select([asks, ended], [], [])[0]:
+            os.kill(pid, signal.SIGKILL)      # the process that stands for the command was killed
+        with contextlib.suppress(BrokenPipeError):
+            asks.send(struct.pack("i", os.waitpid(pid, 0)[1]))
+        os._exit(0)
+    asks.close()
+    for number, end in enumerate(ends):
+        os.dup2(end, number)
+        os.close(end)
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(environment)
+    sys.stdin, sys.stdout = open(0, closefd=False), open(1, "w", closefd=False)
+    sys.stderr = open(2, "w", 1, errors="backslashreplace", closefd=False)
+    sys.__stdin__, sys.__stdout__, sys.__stderr__ = sys.stdin, sys.stdout, sys.stderr
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    sys.path[:3] = [os.getcwd(), str(PACKAGE)]      # before: the folder of -c, and that of these files
+    sys.argv = ["queend", *words]
+    runpy.run_module("queend", run_name="__main__", alter_sys=True)
 
 
 def _reap(*_: object) -> None:

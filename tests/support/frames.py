@@ -21,10 +21,9 @@ def text16(text: str | bytes) -> bytes:
 def group_a(payloads: list[bytes], ids: list | None = None, queue: str | bytes = "q",
             partition: str | bytes = "p") -> bytes:
     """A group of form A; ids: a text each, "" for none."""
-    out = text16(queue) + text16(partition) + struct.pack("<I", len(payloads))
-    for place, payload in enumerate(payloads):
-        out += (text16(ids[place]) if ids is not None else b"") + struct.pack("<I", len(payload)) + payload
-    return out
+    return text16(queue) + text16(partition) + struct.pack("<I", len(payloads)) + b"".join(
+        (text16(ids[place]) if ids is not None else b"") + struct.pack("<I", len(payload)) + payload
+        for place, payload in enumerate(payloads))
 
 
 def group_b(n: int, z: bytes, queue: str | bytes = "q", partition: str | bytes = "p") -> bytes:

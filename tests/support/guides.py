@@ -59,7 +59,7 @@ def sessions(page: str) -> list[tuple[str, str]]:
 
 def type_in(daemon: Daemon, folder: Path, command: str, **more: str) -> str:
     """Runs a command as a user types it, with more variables. Returns what the terminal shows."""
-    told = re.sub(r"\bqueend (?=[a-z])", lambda _: f"{typed()} -m queend ", command)
+    told = re.sub(r"\bqueend (?=[a-z])", lambda _: f"{typed()} ", command)
     done = subprocess.run(["bash", "-c", told.replace("http://localhost:6632", daemon.url)
                           .replace("localhost:6632", f"127.0.0.1:{daemon.port}").replace("curl ", "curl -s ")],
                           cwd=folder, env=environment(daemon, folder, **more), text=True, timeout=300,

@@ -18,11 +18,11 @@ def waiting(daemon: Daemon, client: Client, queue: str, number: int = 1, beside:
     """So many long polls, parked. beside: how many others are, where that cannot be read off: what was changed a moment
     ago wakes them, and they look at it before they park again."""
     with ExitStack() as stack:
-        before = client.metric("queend_worker_parked") if beside is None else beside
+        before = client.parked() if beside is None else beside
         clients = [stack.enter_context(daemon.client()) for _ in range(number)]
         for one in clients:
             one.send("GET", pop_target(queue, wait=True, timeout=100_000, **query))
-        until(lambda: client.metric("queend_worker_parked") == before + number, "the pops wait")
+        until(lambda: client.parked() == before + number, "the pops wait")
         yield clients
 
 
@@ -41,7 +41,7 @@ def all_wait(clients: list[Client], client: Client) -> bool:
     ready, _, _ = select.select([one.wire.socket for one in clients], [], [], 0)
     answers = [one.receive() for one in clients if one.wire.socket in ready]
     assert not answers, [(answer.status, answer.headers, answer.body) for answer in answers]
-    return client.metric("queend_worker_parked") >= len(clients)
+    return client.parked() >= len(clients)
 
 
 def first_served(clients: list[Client]) -> Client:

@@ -4,6 +4,8 @@ import os
 import shlex
 import sys
 
+from .forked import queend
+
 PRELOAD = os.environ.pop("LD_PRELOAD", None)
 
 
@@ -18,7 +20,7 @@ def preloaded(environment: dict[str, str]) -> dict[str, str]:
 
 
 def typed() -> str:
-    """The interpreter as a word of a shell's line. What else the line runs does not have the runtime, with which curl
-    has been seen to wait for ever."""
+    """Returns the command queend as words of a shell's line. What else the line runs does not have the runtime, with
+    which curl has been seen to wait for ever."""
     variables = [f"{name}={shlex.quote(value)}" for name, value in preloaded({}).items()]
-    return " ".join(["env", *variables, sys.executable] if variables else [sys.executable])
+    return " ".join(["env", *variables, sys.executable, "-m", "queend"]) if variables else shlex.join(queend())

@@ -28,6 +28,8 @@ LONG = ("tests/e2e/test_sdk.py::test_load", "tests/fuzz/", "tests/cli/test_cli_b
         "tests/core/test_edge.py", "tests/e2e/test_remembered_ids.py", "tests/platform/test_import_queen.py",
         "tests/sql/test_plans.py", "tests/platform/test_activation.py", "tests/platform/test_double_kill.py",
         "tests/bench/test_soak.py")
+# After all others: these read what scripts of other tests have told, and run the scripts again that did not run yet.
+LAST = ("tests/e2e/test_streams_sdk.py::test_every_public_method_was_called",)
 # Every test of these is dealt alone: they share nothing.
 SPLIT = ("tests/e2e/test_sdk.py", "tests/e2e/test_streams_sdk.py")
 # One session of Spark serves all of these.
@@ -64,4 +66,6 @@ class Scheduler(LoadScopeScheduling):
 
 def rank(scope: str) -> int:
     first = OFTEN + LONG
+    if scope.startswith(LAST):
+        return len(first) + 1
     return next((place for place, beginning in enumerate(first) if scope.startswith(beginning)), len(first))

@@ -15,7 +15,6 @@ from .shared import SHARED, alone
 from .tokens import SECRET, token
 
 HERE = ROOT / "tests" / "e2e"  # the scripts
-PARTITIONS = 1000  # of the load
 # generation: what pip is asked for, batch of bulk consumers (0: the SDK's own choice)
 GENERATIONS = {"0.15": ("queen-mq==0.15.0", 200), "2": ("queen-mq[zstd]>=2,<3", 0)}
 # how the second generation may be told to talk

@@ -39,13 +39,17 @@ def handshake(queue: str, partition: str | None = None, headers: dict[str, str |
 
 
 class SocketFeed(Closing):
-    """One stream, begun when this returns. Raises ConnectionRefusedError if the answer is 503."""
+    """One stream, begun when this returns. Raises ConnectionRefusedError if the answer is 503. first: a request that is
+    answered before it; behind: frames. Both are sent in one write with the handshake."""
 
     def __init__(self, address: tuple[str, int], queue: str, partition: str | None = None, *, timeout: float = 60.0,
-                 headers: dict[str, str | None] | None = None, source: str = "", **query: Any):
+                 headers: dict[str, str | None] | None = None, source: str = "", first: bytes = b"",
+                 behind: bytes = b"", **query: Any):
         asked, accept = handshake(queue, partition, headers, **query)
         self.wire = Wire(address, timeout, source)
-        self.wire.send(asked)
+        self.wire.send(first + asked + behind)
+        if first:
+            self.wire.receive()
         answer = self.wire.receive(head_only=True)
         self.status = answer.status
         if answer.status == 503:

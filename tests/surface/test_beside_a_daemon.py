@@ -26,7 +26,7 @@ def test_a_direct_push_wakes_who_waits(client: Client, daemon, beside, queue) ->
     for round_ in range(2):      # a queue that is new, and one that is known
         with daemon.client() as waiting:
             waiting.send("GET", pop_target(queue, wait=True, timeout=30000, autoAck=True))
-            until(lambda: client.metric("queend_worker_parked") > 0, "the pop waits")
+            until(lambda: client.parked() > 0, "the pop waits")
             call(beside, "push_messages_v3", [{"queue": queue, "payload": round_, "partition": "p"}])
             assert data(waiting.receive().json["messages"]) == [round_]
 
@@ -58,7 +58,7 @@ def test_a_lease_that_sql_gave_back_is_found_by_who_waits(client: Client, daemon
     (message,) = pop(beside, queue, batch_size=1)
     with daemon.client() as waiting:
         waiting.send("GET", pop_target(queue, wait=True, timeout=30000, autoAck=True))
-        until(lambda: client.metric("queend_worker_parked") > 0, "the pop waits")
+        until(lambda: client.parked() > 0, "the pop waits")
         assert ack(beside, message)["leaseReleased"] is True
         assert data(waiting.receive().json["messages"]) == [2]
 

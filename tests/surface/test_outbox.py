@@ -207,7 +207,7 @@ def test_a_waiting_consumer_is_woken(client: Client, daemon, beside, queue) -> N
                    pop_target(queue, "p", wait=True, timeout=30000, autoAck=True)):
         with daemon.client() as waiting:
             waiting.send("GET", target)
-            until(lambda: client.metric("queend_worker_parked") > 0, "the pop waits")
+            until(lambda: client.parked() > 0, "the pop waits")
             with beside.transaction():
                 beside.rows(PUSH, queue, "p", '{"hello": "world"}')
             assert data(waiting.receive().json["messages"]) == [{"hello": "world"}]
@@ -222,7 +222,7 @@ def test_another_daemon_is_woken_too(daemon, start_daemon, beside, queue) -> Non
         for one in (first, second):
             one.send("GET",
                      pop_target(queue, wait=True, timeout=30000, autoAck=True, consumerGroup=f"g{one.address[1]}"))
-        until(lambda: all(d.client().metric("queend_worker_parked") > 0 for d in (daemon, peer)), "both wait")
+        until(lambda: all(d.client().parked() > 0 for d in (daemon, peer)), "both wait")
         beside.rows(PUSH, queue, "p", "1")
         assert [data(one.receive().json["messages"]) for one in (first, second)] == [[1], [1]]
 

@@ -160,9 +160,19 @@ def test_operations_and_places(sql, queue) -> None:
     push(sql, queue, 1, transactionId="t")
     for request in ("{}", "null", "5"):
         refused(sql, "execute_transaction_v2", request)
-    for after in ("", "5", "x.y", "1.2.3"):
+    for after in ("", "5", "x.y", "1.2.3", "2147483648.0", "9999999999.0", "12345678901.0"):
         refused(sql, "erase_v1", {"queue": queue, "transactionIds": ["t"], "after": after})
+    last = call(sql, "erase_v1", json.dumps({"queue": queue, "transactionIds": ["t"], "after": "2147483647.0"}))
+    assert (last["erased"], last["complete"]) == (0, True)
     assert call(sql, "erase_v1", json.dumps({"queue": queue, "transactionIds": ["t"]}))["erased"] == 1
+
+
+def test_numbers_of_partitions(sql) -> None:
+    """Ids of 32 bits have up to ten digits."""
+    for text, number in (("7", 7), ("999999999", 999999999), ("1000000000", 1000000000), ("2147483647", 2147483647),
+                         ("2147483648", None), ("9999999999", None), ("99999999999", None), ("-1", None), ("", None)):
+        assert sql.value("SELECT queend.partition_number(%s)", text) == number
+        assert sql.value(f"SELECT queend.partition_number('{text}')") == number
 
 
 def test_a_group_that_was_not_there(sql, queue) -> None:

@@ -39,7 +39,7 @@ export function Daemons(): JSX.Element {
         <p role={now.error ? "alert" : "status"}><Tag kind={health.kind}>{health.word}</Tag> {health.text}{now.error && <Says />}</p>
         <Facts of={{
           Host: <Name>{one.host}</Name>, Version: one.version, "Running since": <Time at={one.startedAt} />, Memory: bytes(one.residentBytes),
-          "CPU time": seconds(one.cpuSeconds), Connections: count(one.connections), "Parked pops": count(one.parked), "Database errors": count(one.dbErrors),
+          "CPU time": seconds(one.cpuSeconds), "Client connections": count(one.connections), "Waiting long polls": count(one.parked), "Database errors": count(one.dbErrors),
         }} />
       </>;
     }}</Shown></section>

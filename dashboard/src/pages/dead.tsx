@@ -7,14 +7,15 @@ import { groupNames, partitionNames, queueNames } from "../names";
 import { usePoll } from "../poll";
 import { elements, member } from "../raw";
 import { alter, place, to } from "../route";
-import { mayAdmin } from "../session";
+import { limited, mayAdmin } from "../session";
 import { count, many, visibleLines } from "../text";
-import { Ask, Field, Group, Heading, moment, Name, Pager, Search, Shown, Table, Time } from "../ui";
+import { Ask, Field, Group, Heading, moment, Name, Pager, Search, Shown, Table, Time, Words } from "../ui";
 import { AllLetters, matching } from "./deadall";
 import { Chosen } from "./deadchosen";
 import { EditLetter } from "./deadedit";
 import { ErrorTable, filterOf } from "./deaderrors";
 import { keyOf, redriveOne, type Filter, type Letter } from "./deadletter";
+import { EnterQueue } from "./limited";
 import { Payload } from "./messages";
 
 const PAGE = 50;
@@ -34,6 +35,7 @@ export function DeadLetters(): JSX.Element {
   const [picked, setPicked] = useState(new Map<string, Letter>());
   useEffect(() => setPicked(new Map()), [key]);
   const polled = usePoll(async (signal) => {
+    if (limited.value && !filter.queue) return { total: 0, letters: [] };
     const raw = await getText("/api/v1/dlq", { query: { ...filter, limit: PAGE, offset }, signal });
     const answer = JSON.parse(raw) as Letters;
     const each = elements(member(raw, "messages") ?? "[]");
@@ -60,6 +62,7 @@ export function DeadLetters(): JSX.Element {
     <Chips of={[...[["Queue", "queue"], ["Group", "group"], ["Partition", "partition"], ["Failed after", "from"], ["Failed before", "to"]]
       .map(([label = "", name = ""]) => ({ label, value: value(name), onRemove: () => set(name)("") })),
       { label: filter.errorId ? "Error" : "Error contains", value: filter.error || (filter.errorId && "(empty)"), onRemove: () => setError("") }]} />
+    {limited.value && !filter.queue ? <EnterQueue /> : <>
     {mayAdmin.value && !filter.queue && !!polled.value?.total && <p class="quiet">Choose a queue to redrive or delete all matches.</p>}
     <ErrorTable filter={filter} turn={turn} onShow={(row) => { const { queue, consumerGroup: group, error, errorId } = filterOf(row, filter); alter({ queue, group, error, errorId, offset: undefined }); }}
       onAct={(row, verb) => setOpen({ all: filterOf(row, filter), verb })} />
@@ -76,19 +79,20 @@ export function DeadLetters(): JSX.Element {
         ...(mayAdmin.value ? [{ title: "Select", className: "tick", head: <input type="checkbox" aria-label="Select all on this page" checked={whole} onChange={(event: { currentTarget: HTMLInputElement }) => pick(letters, event.currentTarget.checked)} />,
           cell: (row: Letter) => <input type="checkbox" aria-label={`Select ${row.transactionId} of ${row.consumerGroup}`} checked={picked.has(keyOf(row))} onChange={(event) => pick([row], event.currentTarget.checked)} /> }] : []),
         { title: "Message", cell: (row) => <a href={to(["messages", row.partitionId, row.transactionId])}><Name>{row.transactionId}</Name></a> },
-        { title: "Queue", cell: (row) => <Name>{row.queue ?? "(deleted)"}</Name> }, { title: "Partition", cell: (row) => <Name>{row.partition ?? "(deleted)"}</Name> },
-        { title: "Group", cell: (row) => <Group>{row.consumerGroup}</Group> }, { title: "Error", cell: (row) => <Name>{(row.errorMessage ?? "").slice(0, 300)}</Name> },
-        { title: "Retries", number: true, cell: (row) => count(row.retryCount) }, { title: "Failed", cell: (row) => <Time at={row.failedAt} /> },
+        ...(filter.queue ? [] : [{ title: "Queue", cell: (row: Letter) => <Name>{row.queue ?? "(deleted)"}</Name> }]), { title: "Partition", less: true, cell: (row) => <Name>{row.partition ?? "(deleted)"}</Name> },
+        ...(filter.consumerGroup ? [] : [{ title: "Group", cell: (row: Letter) => <Group>{row.consumerGroup}</Group> }]), { title: "Error", fills: true, cell: (row) => <Words>{(row.errorMessage ?? "").slice(0, 1000)}</Words> },
+        { title: "Failed", cell: (row) => <><Time at={row.failedAt} />{row.retryCount > 0 && <div class="quiet">after {row.retryCount === 1 ? "1 retry" : `${count(row.retryCount)} retries`}</div>}</> },
         { title: "Actions", cell: (row) => <div class="actions"><button type="button" class="small" onClick={() => setOpen({ show: row })}>View<span class="unseen"> {row.transactionId}</span></button>
           {mayAdmin.value && row.queue && <button type="button" class="small" onClick={() => setOpen({ edit: row })}>Edit<span class="unseen"> and redrive {row.transactionId}</span></button>}</div> },
       ]} />
       <Pager offset={offset} shown={letters.length} page={PAGE} more={offset + letters.length < total} />
     </>; }}</Shown></section>
+    </>}
     {open && "all" in open && <AllLetters filter={open.all} verb={open.verb} onClose={close} />}
     {open && "chosen" in open && <Chosen letters={[...picked.values()]} verb={open.chosen} onDone={(one) => pick([one], false)} onClose={close} />}
     {open && "edit" in open && <EditLetter letter={open.edit} onClose={close} />}
     {open && "show" in open && <Ask title={<>Dead letter <Name>{open.show.transactionId}</Name></>} verb={mayAdmin.value && open.show.queue ? "Redrive" : "Close"} onClose={close} onDo={async () => {
       if (mayAdmin.value && open.show.queue) await redriveOne(open.show);
-    }}><pre role="region" aria-label="Error" tabIndex={0}>{visibleLines(open.show.errorMessage ?? "no error recorded")}</pre><Payload raw={open.show.raw} label="Payload" /></Ask>}
+    }}><h3>Error</h3><pre role="region" aria-label="Error" tabIndex={0}>{visibleLines(open.show.errorMessage ?? "no error recorded")}</pre><h3>Payload</h3><Payload raw={open.show.raw} label="Payload" /></Ask>}
   </>;
 }

@@ -3,7 +3,7 @@ import type { JSX } from "preact";
 import { useRef, useState } from "preact/hooks";
 import { Refused, told } from "../api";
 import { count, many } from "../text";
-import { Dialog, Group, Name, Table } from "../ui";
+import { Dialog, Group, Name, Table, Words } from "../ui";
 import { deleteOne, redriveOne, type Letter } from "./deadletter";
 
 interface Failure { letter: Letter; error: string }
@@ -45,7 +45,7 @@ export function Chosen({ letters, verb, onDone, onClose }: { letters: Letter[]; 
     {failures.length > 0 && <Table caption="Errors" rows={failures} none="" columns={[
       { title: "Message", cell: (row) => <Name>{row.letter.transactionId}</Name> },
       { title: "Group", cell: (row) => <Group>{row.letter.consumerGroup}</Group> },
-      { title: "Error", cell: (row) => <Name>{row.error}</Name> }]} />}
+      { title: "Error", cell: (row) => <Words>{row.error}</Words> }]} />}
     <div class="buttons after">
       {busy ? <button type="button" onClick={() => { stop.current = true; }}>Stop</button> : <button type="button" onClick={close}>{over ? "Close" : "Cancel"}</button>}
       {!over && <button type="button" class={verb === "Delete" ? "danger" : "main"} disabled={busy} onClick={() => void run()}>{busy ? "Working…" : verb}</button>}

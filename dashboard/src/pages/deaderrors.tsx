@@ -4,7 +4,7 @@ import { get } from "../api";
 import { usePoll } from "../poll";
 import { mayAdmin } from "../session";
 import { count, many } from "../text";
-import { Group as Named, Name, Shown, Table, Time } from "../ui";
+import { Group as Named, Name, Shown, Table, Time, Words } from "../ui";
 import type { Filter } from "./deadletter";
 
 /** Characters of an error that the filter shows: it stands in the address of the page. */
@@ -31,10 +31,10 @@ export function ErrorTable({ filter, turn, onShow, onAct }: {
   return <section><h2>By error and group</h2>
     <Shown of={polled}>{(found) => <>
       <Table caption="Errors" rows={found.groups} none={Object.values(filter).some(Boolean) ? "No matching errors." : "No errors."} columns={[
-        { title: "Error", cell: (row) => <Name>{(row.errorMessage ?? "no error recorded").slice(0, 300)}</Name> },
+        { title: "Error", fills: true, cell: (row) => <Words>{(row.errorMessage ?? "no error recorded").slice(0, 1000)}</Words> },
         { title: "Group", cell: (row) => <Named>{row.consumerGroup}</Named> }, { title: "Queue", cell: (row) => <Name>{row.queue}</Name> },
         { title: "Count", number: true, cell: (row) => count(row.count) },
-        { title: "First failed", cell: (row) => <Time at={row.firstFailedAt} /> }, { title: "Last failed", cell: (row) => <Time at={row.lastFailedAt} /> },
+        { title: "First and last failed", cell: (row) => <><Time at={row.firstFailedAt} />{row.lastFailedAt !== row.firstFailedAt && <div><Time at={row.lastFailedAt} /></div>}</> },
         { title: "Actions", cell: (row) => {
           const of = <span class="unseen"> {row.consumerGroup}: {row.errorMessage?.slice(0, 100) ?? "no error"}</span>;
           return <div class="actions"><button type="button" class="small" onClick={() => onShow(row)}>Show{of}</button>

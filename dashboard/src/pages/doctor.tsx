@@ -30,11 +30,20 @@ function Command({ text }: { text: string }): JSX.Element {
   </>;
 }
 
+/** Characters of a long text that a card shows at first. */
+const AT_FIRST = 300;
+
+function Long({ children }: { children: string }): JSX.Element {
+  const [all, setAll] = useState(false);
+  if (children.length <= AT_FIRST) return <>{children}</>;
+  return <>{all ? children : `${children.slice(0, AT_FIRST)}…`} <button type="button" class="small" aria-expanded={all} onClick={() => setAll(!all)}>{all ? "Show less" : `Show all ${count(children.length)} characters`}</button></>;
+}
+
 function Card({ of }: { of: Finding }): JSX.Element {
   return <article class={`finding ${KINDS[of.level] ?? "plain"}`}>
     <h2><Tag kind={KINDS[of.level] ?? "plain"}>{of.level}</Tag> <Name>{of.title}</Name></h2>
     <dl>
-      <dt>Evidence</dt><dd>{visibleLines(of.evidence)}</dd>
+      <dt>Evidence</dt><dd><Long>{visibleLines(of.evidence)}</Long></dd>
       <dt>Advice</dt><dd>{visibleLines(of.advice)}</dd>
       {of.run !== undefined && <><dt>{of.run.startsWith("queend ") ? "In a shell" : "In psql"}</dt><dd><Command text={of.run} /></dd></>}
       <dt>Check</dt><dd><code>{of.check}</code></dd>
@@ -57,7 +66,7 @@ function together(findings: Finding[]): Finding[] {
 function Summary({ of }: { of: Report }): JSX.Element {
   const counts = LEVELS.map((level) => [level, of.findings.filter((one) => one.level === level).length] as const).filter(([, n]) => n);
   return <article class={`finding ${KINDS[of.status] ?? "plain"}`}>
-    <p role="status">{counts.length ? counts.map(([level, n]) => <><Tag kind={KINDS[level] ?? "plain"}>{count(n)} {level}</Tag> </>)
+    <p role="status">{counts.length ? counts.map(([level, n]) => <><Tag kind={KINDS[level] ?? "plain"}>{level === "critical" ? `${count(n)} critical` : many(n, level)}</Tag> </>)
       : <><Tag kind="good">ok</Tag> <b>No problems found.</b></>}</p>
     <p class="quiet">{many(of.checks.length, "check")} ran at <Time at={of.timestamp} />: {of.checks.join(", ")}.</p>
   </article>;

@@ -3,14 +3,14 @@ import { useState } from "preact/hooks";
 import { get, getPage, post, remove, type Answer } from "../api";
 import { usePoll } from "../poll";
 import { alter, go, place, to } from "../route";
-import { mayAdmin, mayWrite } from "../session";
+import { limited, mayAdmin, mayWrite } from "../session";
 import { count, many, seconds } from "../text";
 import { Ask, Choice, Field, Group, Heading, moment, Name, Pager, Press, Search, Shown, Table, Tag, text, Time } from "../ui";
 import { Replay } from "./replay";
 import { byLag } from "./topology";
 
 const PAGE = 50;
-/** Groups that are compared by their lag: the first ones by name. */
+/** Groups, or partitions of a group, that are compared by their lag: the first ones. */
 const COMPARED = 1000;
 
 /** Partitions with a lag that are listed. */
@@ -32,14 +32,14 @@ export function GroupTable({ queue, search, children }: { queue: string; search:
   <div class="filters">{children}<Choice label="Sort groups by" value={lag ? "lag" : "name"} values={{ name: "Name", lag: "Largest lag first" }} onChange={(wanted) => alter({ sort: wanted === "lag" ? wanted : undefined, offset: undefined })} /></div>
   <Shown of={polled}>{([found, more]) => <>
     <Table caption="Consumer groups" rows={lag ? byLag(found).slice(0, PAGE) : found} none={search ? "No matching consumer groups." : offset ? "No more consumer groups." : "No consumer groups. A group exists from its first pop on."} columns={[
-      { title: "Group", cell: (row) => <a href={to(["groups", row.name])}><Group>{row.name}</Group></a> },
-      { title: "Queue", cell: (row) => <a href={to(["queues", row.queueName])}><Name>{row.queueName}</Name></a> },
+      { title: "Group", fills: true, cell: (row) => <a href={to(["groups", row.name])}><Group>{row.name}</Group></a> },
+      { title: "Queue", fills: true, cell: (row) => <a href={to(["queues", row.queueName])}><Name>{row.queueName}</Name></a> },
       { title: "State", cell: (row) => <State row={row} /> },
       { title: "Lag", number: true, cell: (row) => count(row.totalLag) },
       { title: "Lag time", number: true, cell: (row) => seconds(row.maxTimeLag) },
       { title: "Partitions with lag", number: true, cell: (row) => count(row.partitionsWithLag) },
       { title: "Cursors", number: true, cell: (row) => count(row.members) },
-      { title: "Subscription mode", cell: (row) => row.subscriptionMode ?? "" },
+      ...(found.some((one) => one.subscriptionMode) ? [{ title: "Subscription mode", cell: (row: Row) => row.subscriptionMode ?? "" }] : []),
     ]} />
     {lag ? found.length > PAGE && <p class="quiet">The {PAGE} with the largest lag of {more ? `the first ${count(COMPARED)} groups by name` : many(found.length, "group")}.</p> : <Pager offset={offset} shown={found.length} page={PAGE} more={more} />}
   </>}</Shown></>;
@@ -53,8 +53,8 @@ export function GroupList(): JSX.Element {
     <GroupTable queue="" search={search}><Search label="Search groups" value={search} onChange={(value) => alter({ search: value, offset: undefined })} /></GroupTable>
     <section><h2>Partitions with a lag of more than 5 minutes</h2>
       <Shown of={lagging}>{(found) => <Table caption="Lagging partitions" rows={found} none="No partition has such a lag." columns={[
-        { title: "Group", cell: (row) => <a href={to(["groups", row.consumer_group])}><Group>{row.consumer_group}</Group></a> }, { title: "Queue", cell: (row) => <a href={to(["queues", row.queue_name])}><Name>{row.queue_name}</Name></a> },
-        { title: "Partition", cell: (row) => <Name>{row.partition_name}</Name> }, { title: "Lag", number: true, cell: (row) => count(row.offset_lag) },
+        { title: "Group", fills: true, cell: (row) => <a href={to(["groups", row.consumer_group])}><Group>{row.consumer_group}</Group></a> }, { title: "Queue", fills: true, cell: (row) => <a href={to(["queues", row.queue_name])}><Name>{row.queue_name}</Name></a> },
+        { title: "Partition", fills: true, cell: (row) => <Name>{row.partition_name}</Name> }, { title: "Lag", number: true, cell: (row) => count(row.offset_lag) },
         { title: "Lag time", number: true, cell: (row) => seconds(row.time_lag_seconds) },
       ]} />}</Shown>
       {(lagging.value?.length ?? 0) >= LAGGING && <p class="quiet">The {LAGGING} whose messages wait longest are shown.</p>}</section>
@@ -73,19 +73,25 @@ export function GroupPage({ group }: { group: string }): JSX.Element {
   const [deleting, setDeleting] = useState<{ queue?: string; partitions: number | null } | null>(null);
   const [kind, setKind] = useState("end");
   const [replaying, setReplaying] = useState<string | null>(null);
+  const lag = place.value.query.get("sort") === "lag";
   const polled = usePoll(async (signal) => {
-    const [places, [rows]] = await Promise.all([
-      get("/api/v1/consumer-groups/{group}", { names: { group }, query: { limit: SHOWN }, signal }),
-      getPage("/api/v1/consumer-groups", { query: { search: group, limit: 1000 }, signal })]);
+    const shown = get("/api/v1/consumer-groups/{group}", { names: { group }, query: { limit: lag ? COMPARED : SHOWN }, signal });
+    const state = async (queue?: string): Promise<Row[]> => (await getPage("/api/v1/consumer-groups", { query: { queue, search: group, limit: 1000 }, signal }))[0];
+    // a token that is limited to queues may ask for the state in one of them
+    const [places, rows] = await Promise.all([shown, limited.value ? Promise.all(Object.keys(await shown).map(state)).then((all) => all.flat()) : state()]);
     const states = new Map(rows.filter((row) => row.name === group).map((row) => [row.queueName, row]));
-    return [...new Set([...Object.keys(places), ...states.keys()])].map((queue) => ({ queue, state: states.get(queue), partitions: places[queue]?.partitions ?? [] }));
-  }, group, 5000);
+    return [...new Set([...Object.keys(places), ...states.keys()])].map((queue) => {
+      const all = places[queue]?.partitions ?? [];
+      return { queue, state: states.get(queue), more: all.length >= COMPARED, partitions: lag ? all.sort((a, b) => b.offsetLag - a.offsetLag || b.timeLagSeconds - a.timeLagSeconds).slice(0, SHOWN) : all };
+    });
+  }, `${group}\n${lag}`, 5000);
   const close = (): void => { setSeeking(null); setDeleting(null); polled.again(); };
   return <>
     <Heading title={<><span class="quiet">Group </span><Group>{group}</Group></>} />
     <Shown of={polled}>{(found) => <>
       {!found.length && <p class="quiet">The group does not exist.</p>}
-      {found.map(({ queue, state, partitions }) => <section key={queue}>
+      {found.length > 0 && <div class="filters"><Choice label="Sort partitions by" value={lag ? "lag" : "creation"} values={{ creation: "Creation", lag: "Largest lag first" }} onChange={(wanted) => alter({ sort: wanted === "lag" ? wanted : undefined })} /></div>}
+      {found.map(({ queue, state, partitions, more }) => <section key={queue}>
         <div class="heading"><h2>In <a href={to(["queues", queue])}><Name>{queue}</Name></a> {state && <State row={state} />}</h2><div class="actions">
           {mayWrite.value && <Press onDo={async () => {
             await post(state?.pausedBy === "group" ? "/api/v1/consumer-groups/{group}/queues/{queue}/resume" : "/api/v1/consumer-groups/{group}/queues/{queue}/pause", { names: { group, queue } });
@@ -96,7 +102,7 @@ export function GroupPage({ group }: { group: string }): JSX.Element {
           {mayAdmin.value && <button type="button" class="danger" onClick={() => setDeleting({ queue, partitions: standing(state, partitions) })}>Delete in this queue</button>}</div></div>
         {replaying === queue && <Replay group={group} queue={queue} onMoved={polled.again} />}
         <Table caption={`Partitions of ${queue}`} rows={partitions} none="The group has not consumed messages of this queue." columns={[
-          { title: "Partition", cell: (row) => <Name>{row.partition}</Name> },
+          { title: "Partition", fills: true, cell: (row) => <Name>{row.partition}</Name> },
           { title: "Next offset", number: true, cell: (row) => count(row.offset) }, { title: "Head", number: true, cell: (row) => count(row.head) },
           { title: "Lag", number: true, cell: (row) => count(row.offsetLag) }, { title: "Lag time", number: true, cell: (row) => seconds(row.timeLagSeconds) },
           { title: "Consumed", number: true, cell: (row) => count(row.totalConsumed) },
@@ -104,7 +110,7 @@ export function GroupPage({ group }: { group: string }): JSX.Element {
           { title: "Last consumed", cell: (row) => <Time at={row.lastConsumedAt} /> },
           { title: "Actions", cell: (row) => mayWrite.value && <button type="button" class="small" onClick={() => setSeeking({ queue, partition: row.partition })}>Seek<span class="unseen"> in {row.partition}</span></button> },
         ]} />
-        {partitions.length >= SHOWN && <p class="quiet">Only the first {SHOWN} partitions are shown.</p>}
+        {partitions.length >= SHOWN && <p class="quiet">{!lag ? `Only the first ${SHOWN} partitions are shown.` : `The ${SHOWN} with the largest lag${more ? ` of the first ${count(COMPARED)} partitions` : ""} are shown.`}</p>}
       </section>)}
       {mayAdmin.value && found.length > 0 && <button type="button" class="danger" onClick={() => setDeleting({ partitions: found.reduce((sum: number | null, one) => { const more = standing(one.state, one.partitions); return sum === null || more === null ? null : sum + more; }, 0) })}>Delete in all queues</button>}
     </>}</Shown>

@@ -7,9 +7,10 @@ import { groupNames, queueNames } from "../names";
 import { usePoll } from "../poll";
 import { alter, place, to } from "../route";
 import { serverNow } from "../server";
-import { mayWrite, session } from "../session";
+import { limited, mayWrite } from "../session";
 import { count, many, seconds } from "../text";
 import { Ask, Choice, Field, Group, Heading, Name, Pager, Search, Shown, Table, Tag, text, Time } from "../ui";
+import { EnterQueue } from "./limited";
 import "./leases.css";
 
 const PAGE = 50;
@@ -71,8 +72,6 @@ export function Leases(): JSX.Element {
   const group = value("group");
   const sort = value("sort") === "idle" ? "idle" : "expires";
   const offset = Number(value("offset")) || 0;
-  // a token that is limited to queues may ask for one of them
-  const unnamed = Boolean(session.value?.queues) && !queue;
   return <>
     <Heading title="Consumers and leases" />
     <div class="filters">
@@ -80,7 +79,7 @@ export function Leases(): JSX.Element {
       <Choice label="Sort by" value={sort} values={{ expires: "Ends first", idle: "Silent for longest" }} onChange={(wanted) => set("sort")(wanted === "idle" ? wanted : "")} />
     </div>
     <Chips of={[["Queue", "queue"], ["Group", "group"]].map(([label = "", name = ""]) => ({ label, value: value(name), onRemove: () => set(name)("") }))} />
-    {unnamed ? <p class="quiet">Enter a queue: this token is limited to some queues.</p> : <>
+    {limited.value && !queue ? <EnterQueue /> : <>
       <LeaseTable queue={queue} group={group} sort={sort} offset={offset} /><Waiting queue={queue} /></>}
   </>;
 }
@@ -92,17 +91,17 @@ function LeaseTable({ queue, group, sort, offset }: { queue: string; group: stri
   return <section><h2>Leases</h2><Shown of={polled}>{([found, more]) => <>
     {(found.total > 0 || !found.complete) && <p class="quiet" role="status">{many(found.total, "lease")}{found.complete ? "" : ", among the 10,000 partitions whose leases end first"}.</p>}
     <Table caption="Leases" rows={found.leases} none={queue || group ? "No matching leases." : "No leases. No consumer has messages that it has not acknowledged."} columns={[
-      { title: "Group", cell: (row) => <a href={to(["groups", row.consumerGroup])}><Group>{row.consumerGroup}</Group></a> },
-      { title: "Queue", cell: (row) => <a href={to(["queues", row.queue])}><Name>{row.queue}</Name></a> },
-      { title: "Partition", cell: (row) => <a href={to(["messages"], { queue: row.queue, partition: row.partition, hours: 87600 })}><Name>{row.partition}</Name></a> },
+      { title: "Group", fills: true, cell: (row) => <a href={to(["groups", row.consumerGroup])}><Group>{row.consumerGroup}</Group></a> },
+      { title: "Queue", fills: true, cell: (row) => <a href={to(["queues", row.queue])}><Name>{row.queue}</Name></a> },
+      { title: "Partition", fills: true, cell: (row) => <a href={to(["messages"], { queue: row.queue, partition: row.partition, hours: 87600 })}><Name>{row.partition}</Name></a> },
       { title: "Messages", number: true, cell: (row) => count(row.messages) },
       { title: "Last activity", cell: (row) => <Distance at={row.lastActivityAt} /> },
       { title: "Ends", cell: (row) => <Distance at={row.expiresAt} /> },
       { title: "Deliveries", number: true, cell: (row) => row.leasesLapsed ? <Tag kind="bad">{count(row.leasesLapsed)} leases expired</Tag> : row.deliveries > 1 ? <Tag kind="warn">{count(row.deliveries)}</Tag> : count(row.deliveries) },
-      ...(mayWrite.value ? [{ title: "Actions", cell: (row: Lease) => <div class="actions pair">
+      { title: "Lease id", cell: (row) => <span class="line lease" title={row.leaseId}>{row.leaseId}</span> },
+      ...(mayWrite.value ? [{ title: "Actions", cell: (row: Lease) => <div class="actions">
         <button type="button" class="small" onClick={() => setOpen({ extend: row })}>Extend<span class="unseen"> the lease of {row.partition}</span></button>
         <button type="button" class="small danger" onClick={() => setOpen({ release: row })}>Release<span class="unseen"> the lease of {row.partition}</span></button></div> }] : []),
-      { title: "Lease id", cell: (row) => <span class="line lease" title={row.leaseId}>{row.leaseId}</span> },
     ]} />
     <Pager offset={offset} shown={found.leases.length} page={PAGE} more={more} />
     {found.leases.length > 0 && <p class="quiet">Last activity: the delivery, or the last acknowledgment since. The daemon knows no names of consumers: the consumer that has a lease received its id as <code>leaseId</code> with the messages.</p>}

@@ -3,6 +3,7 @@ import { useRef, useState } from "preact/hooks";
 import { Chips } from "../chips";
 import { placeKey, readExcerpts } from "../excerpts";
 import { partitionNames, queueNames } from "../names";
+import { EnterQueue } from "./limited";
 import { CopyCurl, MessageDialog } from "./messageview";
 import { Excerpt, TailTable } from "./tail";
 import { get, getText, post, remove, send, type Answer } from "../api";
@@ -10,10 +11,10 @@ import { usePoll } from "../poll";
 import { member, pretty } from "../raw";
 import { alter, go, place, to } from "../route";
 import { serverNow } from "../server";
-import { mayWrite } from "../session";
-import { bytes, count, visibleLines } from "../text";
+import { limited, mayWrite } from "../session";
+import { bytes, count, roughly, visibleLines } from "../text";
 import { FoundTable } from "./search";
-import { Ask, Choice, Facts, Field, Group, Heading, moment, Name, Pager, Search, Shown, State, Table, text, Time } from "../ui";
+import { Ask, Choice, Facts, Field, Group, Heading, moment, Name, Pager, Search, Shown, State, Table, text, Time, Words } from "../ui";
 
 const PAGE = 50;
 const SHOWN = 64 * 1024;
@@ -30,13 +31,19 @@ export function Payload({ raw, label }: { raw: string; label: string }): JSX.Ele
   const [shown, whole] = pretty(raw, all ? Infinity : SHOWN);
   return <>
     <pre tabIndex={0} role="region" aria-label={label}>{visibleLines(shown)}{whole ? "" : "…"}</pre>
-    <div class="actions">
+    <div class="actions payload">
       <span class="quiet">{bytes(new TextEncoder().encode(raw).length)}</span>
       {!whole && <button type="button" onClick={() => setAll(true)}>Show all</button>}
       <button type="button" onClick={() => void navigator.clipboard?.writeText(raw).then(() => setCopied("copied"), () => setCopied("not allowed by the browser"))}>Copy</button>
       <span role="status">{copied}</span>
     </div>
   </>;
+}
+
+/** How long a message still waits for its delivery time. */
+function Due({ at }: { at: string | null | undefined }): JSX.Element | null {
+  const left = at ? (Date.parse(at) - serverNow()) / 1000 : 0;
+  return at && left > 0 ? <div class="quiet" title={new Date(at).toLocaleString()}>due in {roughly(left)}</div> : null;
 }
 
 export function MessageTable({ queue, partition, status, hours }: { queue: string; partition: string; status: string; hours: number }): JSX.Element {
@@ -55,10 +62,10 @@ export function MessageTable({ queue, partition, status, hours }: { queue: strin
     <Table caption="Messages" rows={found.messages.slice(0, PAGE)} none={none} columns={[
       { title: "Message", cell: (row) => <a href={to(["messages", row.partitionId, row.transactionId])}><Name>{row.transactionId}</Name></a> },
       ...(queue ? [] : [{ title: "Queue", cell: (row: Found) => <Name>{row.queue}</Name> }]), { title: "Partition", cell: (row) => <Name>{row.partition}</Name> },
-      { title: "Offset", number: true, cell: (row) => count(row.offset) }, { title: "State", cell: (row) => <State of={row.status} /> },
-      { title: "Consumed by", number: true, cell: (row) => `${row.busStatus.consumedBy} of ${row.busStatus.totalGroups} groups` },
-      { title: "Stored", cell: (row) => <Time at={row.createdAt} /> }, ...(found.messages.some((one) => one.deliverAt) ? [{ title: "Due", cell: (row: Found) => row.deliverAt ? <Time at={row.deliverAt} /> : "" }] : []),
-      { title: "Payload", cell: (row) => <Excerpt text={known.current.excerpts.get(placeKey(row))} /> },
+      { title: "Offset", number: true, cell: (row) => count(row.offset) }, { title: "State", cell: (row) => <><State of={row.status} /><Due at={row.deliverAt} /></> },
+      { title: "Consumed by", number: true, less: true, cell: (row) => `${row.busStatus.consumedBy} of ${row.busStatus.totalGroups} groups` },
+      { title: "Stored", cell: (row) => <Time at={row.createdAt} /> },
+      { title: "Payload", fills: true, cell: (row) => <Excerpt text={known.current.excerpts.get(placeKey(row))} /> },
       { title: "Actions", cell: (row) => <button type="button" class="small" onClick={() => setView(row)}>View<span class="unseen"> {row.transactionId}</span></button> },
     ]} />
     {view && <MessageDialog partitionId={view.partitionId} transactionId={view.transactionId} onClose={() => setView(null)} />}
@@ -87,7 +94,7 @@ export function MessagesPage(): JSX.Element {
     <Chips of={[["Queue", "queue"], ["Partition", "partition"], ["Payload contains", "text"]].map(([label = "", name = ""]) => ({ label, value: value(name), onRemove: () => set(name)("") }))
       .concat([{ label: "State", value: value("status") && (STATES[value("status")] ?? value("status")), onRemove: () => set("status")("") },
         { label: "Time range", value: value("hours") && (RANGES[value("hours")] ?? value("hours")), onRemove: () => set("hours")("") }])} />
-    {tail ? <TailTable queue={value("queue")} partition={value("partition")} /> : value("text") ? <FoundTable queue={value("queue")} partition={value("partition")} text={value("text")} hours={hours} />
+    {limited.value && !value("queue") ? <EnterQueue /> : tail ? <TailTable queue={value("queue")} partition={value("partition")} /> : value("text") ? <FoundTable queue={value("queue")} partition={value("partition")} text={value("text")} hours={hours} />
       : <MessageTable queue={value("queue")} partition={value("partition")} status={value("status")} hours={hours} />}
     {pushing && <PushForm queue={value("queue")} onClose={() => setPushing(false)} />}
   </>;
@@ -132,8 +139,8 @@ export function MessagePage({ partition, id }: { partition: string; id: string }
     <Shown of={polled}>{({ message, payload, traces }) => <>
       <Facts of={{
         State: <State of={message.status} />, Queue: <a href={to(["queues", message.queue])}><Name>{message.queue}</Name></a>, Partition: <Name>{message.partition}</Name>,
-        Offset: count(message.offset), Stored: <Time at={message.createdAt} />, Due: <Time at={message.deliverAt} />, Producer: message.producerSub ? <Name>{message.producerSub}</Name> : "–",
-        "Lease until": <Time at={message.leaseExpiresAt} />, Encrypted: message.isEncrypted ? "yes" : "no",
+        Offset: count(message.offset), Stored: <Time at={message.createdAt} />, ...(message.deliverAt && { Due: <Time at={message.deliverAt} /> }), ...(message.producerSub && { Producer: <Name>{message.producerSub}</Name> }),
+        ...(message.leaseExpiresAt && { "Lease until": <Time at={message.leaseExpiresAt} /> }), Encrypted: message.isEncrypted ? "yes" : "no",
       }} />
       {message.errorMessage !== null && <p class="problem"><Name>{message.errorMessage}</Name></p>}
       <section><h2>Payload</h2><Payload raw={payload} label="Payload" /><div class="actions copied"><CopyCurl queue={message.queue} partition={message.partition} traceId={message.traceId} payload={payload} /></div></section>
@@ -141,7 +148,7 @@ export function MessagePage({ partition, id }: { partition: string; id: string }
         { title: "Group", cell: (row) => <a href={to(["groups", row.name])}><Group>{row.name}</Group></a> }, { title: "Consumed", cell: (row) => row.consumed ? "yes" : "no" }, { title: "Lease until", cell: (row) => <Time at={row.leaseExpiresAt} /> }]} /></section>
       <section><h2>Traces</h2><Table caption="Traces" rows={traces} none="No traces." columns={[
         { title: "Time", cell: (row) => <Time at={row.created_at} /> }, { title: "Event", cell: (row) => <Name>{row.event_type}</Name> }, { title: "Group", cell: (row) => <Group>{row.consumer_group}</Group> },
-        { title: "Names", cell: (row) => row.trace_names.map((name) => <a key={name} href={to(["traces", name])}><Name>{name}</Name> </a>) }, { title: "Data", cell: (row) => <Name>{JSON.stringify(row.data)}</Name> }]} /></section>
+        { title: "Names", cell: (row) => row.trace_names.map((name) => <a key={name} href={to(["traces", name])}><Name>{name}</Name> </a>) }, { title: "Data", cell: (row) => <Words>{JSON.stringify(row.data)}</Words> }]} /></section>
     </>}</Shown>
     {dialog === "bury" && <Ask title="Move to dead letters" verb="Move" danger onClose={close} onDo={async (form) => {
       const done = await post("/api/v1/messages/{partition}/{transaction_id}/dlq", { names, body: { consumerGroup: text(form, "group") || undefined, error: text(form, "error") || undefined } });

@@ -31,7 +31,7 @@ export function MessageDialog({ partitionId, transactionId, onClose }: { partiti
   }, `${partitionId}/${transactionId}`, 0);
   return <Dialog title={<>Message <Name>{transactionId}</Name></>} onClose={onClose}>
     <Shown of={polled}>{({ message, payload }) => <><Payload raw={payload} label="Payload" />
-      <CopyCurl queue={message.queue} partition={message.partition} traceId={message.traceId} payload={payload} /></>}</Shown>
+      <div><CopyCurl queue={message.queue} partition={message.partition} traceId={message.traceId} payload={payload} /></div></>}</Shown>
     <div class="buttons after"><button type="button" onClick={onClose}>Close</button></div>
   </Dialog>;
 }

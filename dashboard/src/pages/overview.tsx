@@ -6,7 +6,7 @@ import { DEAD_MIN, SILENT_S, troublesOf, verdict, type Seen, type Trouble } from
 import { past } from "../history";
 import "./overview.css";
 import { usePoll } from "../poll";
-import { mayAdmin, session } from "../session";
+import { mayAdmin } from "../session";
 import { count, milliseconds, seconds, short, visible } from "../text";
 import { Says } from "../connection";
 import { Facts, Heading, Shown, Tag } from "../ui";
@@ -19,6 +19,11 @@ const PROBLEMS_MS = 15_000;
 const NAMED = 100;
 /** Seconds that a message waits until its group counts as behind. */
 const BEHIND_S = 300;
+
+/** A number with its unit beside it. */
+function messages(value: number | undefined): JSX.Element | string {
+  return value === undefined ? "–" : <>{count(value)} <span class="unit">{value === 1 ? "message" : "messages"}</span></>;
+}
 
 /** Seconds since the last answer; 0 up to SILENT_S. A hidden tab asks nothing: its time does not count. */
 function useSilence(it: Watch): number {
@@ -36,11 +41,9 @@ function useSilence(it: Watch): number {
   return silence;
 }
 
-/** New dead letters, paused queues and groups, and groups that are behind. A token that is limited to queues may not ask for them. */
+/** New dead letters, paused queues and groups, and groups that are behind. */
 function useSeen(): { seen: Omit<Seen, "buffered"> | undefined; error: unknown } {
-  const limited = Boolean(session.value?.queues);
   const polled = usePoll(async (signal) => {
-    if (limited) return { dead: 0, paused: [], stopped: [], lagging: [] };
     const [found, [lagging], [list], [stopped]] = await Promise.all([
       get("/api/v1/analytics/worker-metrics", { signal }),
       getPage("/api/v1/consumer-groups", { query: { minLagSeconds: BEHIND_S, limit: NAMED }, signal }),
@@ -49,14 +52,14 @@ function useSeen(): { seen: Omit<Seen, "buffered"> | undefined; error: unknown }
     const since = Date.parse(found.timeRange.to ?? "") - DEAD_MIN * 60_000;
     const dead = found.timeSeries.reduce((sum, one) => sum + (Date.parse(one.timestamp) > since ? one.dlqCount : 0), 0);
     return { dead, paused: list.queues, stopped, lagging };
-  }, `problems\n${limited}`, PROBLEMS_MS);
+  }, "problems", PROBLEMS_MS);
   return { seen: polled.value, error: polled.error };
 }
 
 function Troubles({ of }: { of: Trouble[] }): JSX.Element | null {
   if (!of.length) return null;
-  return <section aria-label="Problems"><ul class="troubles">{of.map((one) => <li key={one.title} class={one.kind}>
-    <b><bdi>{visible(one.title)}</bdi></b>. {one.text} <a href={one.link}>{one.where}<span class="unseen">: {visible(one.title)}</span></a>
+  return <section aria-label="Problems"><ul class="troubles">{of.map((one) => <li key={`${one.title}\n${one.names ?? ""}`} class={one.kind}>
+    <b title={one.names && visible(one.names)}><bdi>{visible(one.title)}</bdi></b>. {one.text} <a href={one.link}>{one.where}<span class="unseen">: {visible(one.title)}</span></a>
   </li>)}</ul></section>;
 }
 
@@ -91,20 +94,20 @@ export function Overview(): JSX.Element {
           <p class="quiet">{now.host}, up {seconds((Date.parse(now.at) - Date.parse(now.startedAt)) / 1000)}, as of {clock(Date.parse(now.at) / 1000)}</p></div>
         {!old && <Troubles of={troubles} />}
         {!old && error !== undefined && <p class="note">Dead letters, groups behind, paused queues and paused groups could not be checked.</p>}
-        <div class={old ? "old" : ""}><Facts of={{
-          Backlog: now.backlog ? count(now.backlog.pending) : "–", "In flight": now.backlog ? count(now.backlog.processing) : "–",
-          "Oldest message": seconds(now.backlog?.oldestSeconds), "Dead letters": now.backlog ? count(now.backlog.deadLetters) : "–",
-          Queues: now.backlog ? count(now.backlog.queues) : "–", Partitions: now.backlog ? count(now.backlog.partitions) : "–",
-          Connections: count(now.connections), "Parked pops": count(now.parked), "Failover buffer": count(now.buffer.pending),
+        <div class={old ? "figures old" : "figures"}><Facts of={{
+          Backlog: messages(now.backlog?.pending), "In flight": messages(now.backlog?.processing),
+          "Oldest pending message": now.backlog ? seconds(now.backlog.oldestSeconds) : "–", "Dead letters": messages(now.backlog?.deadLetters),
+          "Failover buffer": messages(now.buffer.pending), Queues: count(now.backlog?.queues), Partitions: count(now.backlog?.partitions),
+          "Client connections": count(now.connections), "Waiting long polls": count(now.parked),
         }} /></div>
         {!now.backlog && <p class="note">The database does not answer; the backlog is unknown.</p>}
         <div class="charts three">
           <Chart title="Messages per second" ring={it.rates} turn={it.turn} write={short} lines={[{ label: "pushed", colour: "--a" }, { label: "popped", colour: "--b", dash: [8, 4] }, { label: "acknowledged", colour: "--c", dash: [3, 3] }]} />
           <Chart title="Latency" ring={it.latency} turn={it.turn} write={milliseconds} lines={[{ label: "push mean", colour: "--a" }, { label: "push p99", colour: "--b", dash: [8, 4] }, { label: "ack p99", colour: "--c", dash: [3, 3] }]} />
-          <Chart title="Backlog" ring={it.backlog} turn={it.turn} write={short} lines={[{ label: "pending", colour: "--a" }, { label: "in flight", colour: "--b", dash: [8, 4] }]} />
+          <Chart title="Backlog in messages" ring={it.backlog} turn={it.turn} write={short} lines={[{ label: "pending", colour: "--a" }, { label: "in flight", colour: "--b", dash: [8, 4] }]} />
         </div>
-        <p class="quiet">Rates and latencies are of this daemon, and of its host by minute for the {SHOWN_S / 60} minutes before this page was opened{before.error ? " (not available)" : ""}. Percentiles and the backlog are not recorded: they begin when the page is opened. The backlog is of the whole database{now.backlog && now.backlog.statsAge > 2 ? `, ${seconds(now.backlog.statsAge)} old` : ""}. Updates stop while this tab is hidden.</p>
-        {!session.value?.queues && <TopQueues />}
+        <p class="quiet">Rates and latencies are of this daemon, and of its host by minute for the {SHOWN_S / 60} minutes before this page was opened{before.error ? " (not available)" : ""}. Operations of transactions are not in them, and messages taken with autoAck do not count as acknowledged; the charts of a queue count both. Percentiles and the backlog are not recorded: they begin when the page is opened. The backlog is of the whole database: of each partition, the messages that the group with most of them has yet to receive{now.backlog && now.backlog.statsAge > 2 ? `, ${seconds(now.backlog.statsAge)} old` : ""}. Updates stop while this tab is hidden.</p>
+        <TopQueues />
       </>;
     }}</Shown>
   </>;

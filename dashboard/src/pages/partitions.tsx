@@ -24,7 +24,7 @@ export function PartitionTable({ queue }: { queue: string }): JSX.Element {
       const last = rows.at(-1)?.name;
       return <>
         <Table caption="Partitions" rows={rows} none="No partitions." columns={[
-          { title: "Partition", cell: (row) => <a href={to(["messages"], { queue, partition: row.name })}><Name>{row.name}</Name></a> },
+          { title: "Partition", fills: true, cell: (row) => <a href={to(["messages"], { queue, partition: row.name })}><Name>{row.name}</Name></a> },
           { title: "Pending", number: true, cell: (row) => count(row.stats.pending) },
           { title: "In flight", number: true, cell: (row) => count(row.stats.processing) },
           { title: "Consumed", number: true, cell: (row) => count(row.stats.completed) },

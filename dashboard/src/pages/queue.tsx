@@ -48,7 +48,7 @@ export function QueuePage({ queue, tab }: { queue: string; tab: string }): JSX.E
         "Dead letters": count(found.totals.deadLetter), Stored: count(found.totals.total),
         Namespace: found.namespace ? <Name>{found.namespace}</Name> : "–", Task: found.task ? <Name>{found.task}</Name> : "–",
       }} />
-      <p class="quiet">Pending, in flight and consumed are each of the group that has most of them.</p>
+      <p class="quiet">Numbers of messages. Pending, in flight and consumed count, in each partition, those of the group that has most of them.</p>
       <Topology queue={queue} paused={Boolean(found.paused)} />
       <nav class="tabs" aria-label="Queue sections">{Object.entries(TABS).map(([name, title]) =>
         <a key={name} href={to(["queues", queue, name])} {...(name === tab ? { "aria-current": "page" as const } : {})}>{title}</a>)}</nav>

@@ -42,7 +42,7 @@ export function QueueCharts({ queue, backlog, turn }: { queue: string; backlog: 
     <Shown of={polled}>{(done) => <>
       <div class="charts">
         <Chart title="Messages per second" ring={rates.current} turn={looks.current} write={short} lines={[{ label: "pushed", colour: "--a" }, { label: "popped", colour: "--b", dash: [8, 4] }, { label: "acknowledged", colour: "--c", dash: [3, 3] }]} />
-        <Chart title="Backlog" ring={backlog} turn={turn} write={short} lines={[{ label: "pending", colour: "--a" }, { label: "in flight", colour: "--b", dash: [8, 4] }]} />
+        <Chart title="Backlog in messages" ring={backlog} turn={turn} write={short} lines={[{ label: "pending", colour: "--a" }, { label: "in flight", colour: "--b", dash: [8, 4] }]} />
       </div>
       <p class="quiet">Rates are of all daemons, in intervals of {many(done.bucketMinutes, "minute")}. The backlog is shown since this page was opened: one point every 5 seconds, at most 300.</p>
     </>}</Shown>

@@ -24,7 +24,7 @@ export function QueueList(): JSX.Element {
     </div>
     <Shown of={polled}>{([found, more]) => <>
       <Table caption="Queues" rows={found.queues} none={search ? "No matching queues." : "No queues. The first push creates one."} columns={[
-        { title: "Queue", cell: (row) => <a href={to(["queues", row.name])}><Name>{row.name}</Name></a> },
+        { title: "Queue", fills: true, cell: (row) => <a href={to(["queues", row.name])}><Name>{row.name}</Name></a> },
         { title: "State", cell: (row) => row.paused && <Tag kind="warn">paused</Tag> },
         { title: "Namespace", cell: (row) => row.namespace && <Name>{row.namespace}</Name> },
         { title: "Task", cell: (row) => row.task && <Name>{row.task}</Name> },

@@ -11,7 +11,7 @@ import { Ask, Choice, moment, Name, Shown, Time } from "../ui";
 import "./replay.css";
 
 const RANGES: Record<string, string> = { 1: "Last hour", 6: "Last 6 hours", 24: "Last day", 168: "Last week" };
-const EVERY_MS = 10_000;
+const EVERY_MS = 30_000;
 const SETTLED_MS = 300;
 
 /** The messages pushed in each interval from `from` to `to` (ms); those from the moment `at` on are marked. */
@@ -32,10 +32,11 @@ function Bars({ queue, from, to, at }: { queue: string; from: number; to: number
 }
 
 function Meant({ group, of }: { group: string; of: Replayed }): JSX.Element {
+  const where = of.more ? ` in the first ${count(COUNTED)} partitions` : "";
   return <>
-    <p class="meant"><Name>{group}</Name> would get {of.again ? `up to ${many(of.again, "message")}` : "no messages"} again.</p>
-    {of.skipped > 0 && <p class="meant"><Name>{group}</Name> would skip up to {many(of.skipped, "message")}.</p>}
-    {of.more && <p class="note">The figures cover the first {count(COUNTED)} partitions only. A seek moves all of them.</p>}
+    <p class="meant"><Name>{group}</Name> would get {of.again ? `up to ${many(of.again, "message")}` : "no messages"} again{where}.</p>
+    {of.skipped > 0 && <p class="meant"><Name>{group}</Name> would skip up to {many(of.skipped, "message")}{where}.</p>}
+    {of.more && <p class="note">The queue has more partitions than are counted. A seek moves the cursors of all of them.</p>}
   </>;
 }
 

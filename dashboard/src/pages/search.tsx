@@ -5,7 +5,7 @@ import { to } from "../route";
 import { serverNow } from "../server";
 import { token } from "../session";
 import { count, many } from "../text";
-import { Name, Problem, State, Table, Time } from "../ui";
+import { Name, Problem, State, Table, Time, Words } from "../ui";
 
 const PAGE = 50;
 type Found = Answer<"/api/v1/messages/search", "get">;
@@ -70,7 +70,7 @@ export function FoundTable({ queue, partition, text, hours }: { queue: string; p
       { title: "Message", cell: (row) => <a href={to(["messages", row.partitionId, row.transactionId])}><Name>{row.transactionId}</Name></a> },
       { title: "Partition", cell: (row) => <Name>{row.partition}</Name> }, { title: "Offset", number: true, cell: (row) => count(row.offset) },
       { title: "State", cell: (row) => <State of={row.status} /> }, { title: "Stored", cell: (row) => <Time at={row.createdAt} /> },
-      { title: "Payload", cell: (row) => <code><Name>{row.excerpt}</Name></code> },
+      { title: "Payload", fills: true, cell: (row) => <code><Words>{row.excerpt}</Words></code> },
     ]} />}
   </>;
 }

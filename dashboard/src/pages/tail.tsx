@@ -7,7 +7,7 @@ import { placeKey, readExcerpts } from "../excerpts";
 import { usePoll } from "../poll";
 import { to } from "../route";
 import { count } from "../text";
-import { Name, Shown, Table, Time } from "../ui";
+import { Name, Shown, Table, Time, Words } from "../ui";
 import { MessageDialog } from "./messageview";
 
 type Row = Answer<"/api/v1/messages", "get">["messages"][number];
@@ -49,7 +49,7 @@ export function TailTable({ queue, partition }: { queue: string; partition: stri
       { title: "Message", cell: (row) => <a href={to(["messages", row.partitionId, row.transactionId])}><Name>{row.transactionId}</Name></a> },
       { title: "Queue", cell: (row) => <Name>{row.queue}</Name> }, { title: "Partition", cell: (row) => <Name>{row.partition}</Name> },
       { title: "Offset", number: true, cell: (row) => count(row.offset) },
-      { title: "Payload", cell: (row) => <Excerpt text={known.current.get(placeKey(row))} /> },
+      { title: "Payload", fills: true, cell: (row) => <Excerpt text={known.current.get(placeKey(row))} /> },
       { title: "Actions", cell: (row) => <button type="button" class="small" onClick={() => setView(row)}>View<span class="unseen"> {row.transactionId}</span></button> },
     ]} />
     {view && <MessageDialog partitionId={view.partitionId} transactionId={view.transactionId} onClose={() => setView(null)} />}
@@ -58,5 +58,5 @@ export function TailTable({ queue, partition }: { queue: string; partition: stri
 
 /** The beginning of a payload on one line. */
 export function Excerpt({ text }: { text: string | undefined }): JSX.Element {
-  return text === undefined ? <span class="quiet">–</span> : <code class="line"><Name>{text}</Name></code>;
+  return text === undefined ? <span class="quiet">–</span> : <code class="line"><Words>{text}</Words></code>;
 }

@@ -37,13 +37,13 @@ export function TopQueues(): JSX.Element {
   return <section class="top"><div class="heading"><h2>Largest backlogs</h2><a href={to(["queues"], { sort: "pending" })}>All queues</a></div>
     <Shown of={polled}>{([found]) => <>
       <Table caption="Largest backlogs" rows={found.queues} none="No queues. The first push creates one." columns={[
-        { title: "Queue", cell: (row) => <><a href={to(["queues", row.name])}><Name>{row.name}</Name></a> {row.paused && <Tag kind="warn">paused</Tag>}</> },
+        { title: "Queue", fills: true, cell: (row) => <><a href={to(["queues", row.name])}><Name>{row.name}</Name></a> {row.paused && <Tag kind="warn">paused</Tag>}</> },
         { title: "Pending", number: true, cell: (row) => count(row.messages.pending) },
         { title: "In flight", number: true, cell: (row) => count(row.messages.processing) },
         { title: "Dead letters", number: true, cell: (row) => row.deadLetters ? <a href={to(["dead"], { queue: row.name })}>{count(row.deadLetters)}</a> : "0" },
         { title: "Last hour", cell: (row) => <Sparkline key={row.name} queue={row.name} /> },
       ]} />
-      {found.queues.length > 0 && <p class="quiet">Last hour: <svg class="a" width="18" height="4" aria-hidden="true"><line x1="0" y1="2" x2="18" y2="2" /></svg> pushed and <svg class="b" width="18" height="4" aria-hidden="true"><line x1="0" y1="2" x2="18" y2="2" /></svg> acknowledged, by minute; each queue has its own scale.</p>}
+      {found.queues.length > 0 && <p class="quiet">Last hour: <svg class="a" width="18" height="4" aria-hidden="true"><line x1="0" y1="2" x2="18" y2="2" /></svg> pushed and <svg class="b" width="18" height="4" aria-hidden="true"><line x1="0" y1="2" x2="18" y2="2" stroke-dasharray="4 3" /></svg> acknowledged, by minute; each queue has its own scale.</p>}
     </>}</Shown>
   </section>;
 }

@@ -3,7 +3,7 @@ import { get } from "../api";
 import { usePoll } from "../poll";
 import { go, place, to } from "../route";
 import { count } from "../text";
-import { Group, Heading, Name, Pager, Search, Shown, Table, Time } from "../ui";
+import { Group, Heading, Name, Pager, Search, Shown, Table, Time, Words } from "../ui";
 
 const PAGE = 50;
 
@@ -19,7 +19,7 @@ function TraceNames(): JSX.Element {
     <div class="filters"><Search label="Name (exact)" value="" onChange={(value) => { if (value) go(to(["traces", value])); }} /></div>
     <Shown of={polled}>{(found) => <>
       <Table caption="Trace names" rows={found.trace_names} none="No traces." columns={[
-        { title: "Name", cell: (row) => <a href={to(["traces", row.trace_name])}><Name>{row.trace_name}</Name></a> },
+        { title: "Name", fills: true, cell: (row) => <a href={to(["traces", row.trace_name])}><Name>{row.trace_name}</Name></a> },
         { title: "Traces", number: true, cell: (row) => count(row.trace_count) }, { title: "Messages", number: true, cell: (row) => count(row.message_count) }, { title: "Last seen", cell: (row) => <Time at={row.last_seen} /> }]} />
       <Pager offset={offset} shown={found.trace_names.length} page={PAGE} more={offset + found.trace_names.length < found.total} />
     </>}</Shown>
@@ -36,7 +36,7 @@ function TraceOf({ name }: { name: string }): JSX.Element {
         { title: "Time", cell: (row) => <Time at={row.created_at} /> }, { title: "Event", cell: (row) => <Name>{row.event_type}</Name> },
         { title: "Queue", cell: (row) => <Name>{row.queue_name ?? "(deleted)"}</Name> },
         { title: "Message", cell: (row) => <a href={to(["messages", row.partition_id, row.transaction_id])}><Name>{row.transaction_id}</Name></a> },
-        { title: "Group", cell: (row) => <Group>{row.consumer_group}</Group> }, { title: "Data", cell: (row) => <Name>{JSON.stringify(row.data).slice(0, 2000)}</Name> }]} />
+        { title: "Group", cell: (row) => <Group>{row.consumer_group}</Group> }, { title: "Data", fills: true, cell: (row) => <Words>{JSON.stringify(row.data).slice(0, 2000)}</Words> }]} />
       <Pager offset={offset} shown={found.traces.length} page={PAGE} more={offset + found.traces.length < found.total} />
     </>}</Shown>
   </>;

@@ -10,6 +10,8 @@ from fastapi import Request
 from .answer import ASIDE_BYTES, Refusal
 from .known import checked
 
+DEPTH = 254      # levels of JSON that orjson writes; it reads more
+
 
 async def body_object(request: Request, strict: bool = False, required: bool = True,
                       most: int | None = None) -> dict[str, Any]:
@@ -25,7 +27,9 @@ async def body_object(request: Request, strict: bool = False, required: bool = T
             return {}
         raise Refusal(400, "Empty request body", "empty_body")
     try:
-        value = await asyncio.to_thread(orjson.loads, body) if len(body) > ASIDE_BYTES else orjson.loads(body)
+        value = await asyncio.to_thread(_read, body) if len(body) > ASIDE_BYTES else _read(body)
+    except orjson.JSONEncodeError:
+        raise Refusal(400, f"Invalid JSON: nested more than {DEPTH} levels deep", "invalid_json") from None
     except orjson.JSONDecodeError as error:
         raise Refusal(400, f"Invalid JSON: {_undecodable(body) or error}", "invalid_json") from None
     if not isinstance(value, dict):
@@ -33,6 +37,14 @@ async def body_object(request: Request, strict: bool = False, required: bool = T
             raise Refusal(400, "request body must be a JSON object", "invalid_request")
         return {}
     checked(request)(value)
+    return value
+
+
+def _read(body: bytes) -> Any:
+    """Raises orjson.JSONEncodeError if a part could not be written again, because it is nested too deeply."""
+    value = orjson.loads(body)
+    if body.count(b"[") + body.count(b"{") > DEPTH:
+        orjson.dumps(value)
     return value
 
 

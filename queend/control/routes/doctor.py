@@ -41,6 +41,7 @@ MEMBERS = ("level", "title", "evidence", "advice", "run")
 RELOAD = "SELECT pg_reload_conf()"
 SKEW_S = 1.0
 MOST = 20      # findings of one check
+EVIDENCE_MOST = 2000      # letters of an error that a finding tells
 REASONS = {"read_only", "refused", "crowded"}      # why a database is away
 TITLES = {"away": "the database is not reachable", "silent": "the database does not answer",
           "disk_full": "the database has no space on its disk", "read_only": "the database is read-only",
@@ -225,7 +226,7 @@ async def services(control: Any, ask: Ask) -> AsyncIterator[Finding]:
             seconds = time.time() - one.since
             yield ("critical" if seconds > FORGOTTEN_S else "warning",
                    f"the service {type(service).__name__.lower()} fails: {event}",
-                   f"{one.passes} failed passes in a row, for {span(seconds)}: {one.error[:200]}",
+                   f"{one.passes} failed passes in a row, for {span(seconds)}: {one.error[:EVIDENCE_MOST]}",
                    "Correct the cause in the error; the work of this service waits until a pass succeeds")
 
 
@@ -265,7 +266,7 @@ async def examined(control: Any) -> list[dict[str, str]]:
             except (psycopg.Error, OSError) as error:
                 locked = isinstance(error, psycopg.errors.LockNotAvailable)
                 findings.append({"check": name, "level": "warning", "title": f"the check {name} failed",
-                                 "evidence": told(error)[:200],
+                                 "evidence": told(error)[:EVIDENCE_MOST],
                                  "advice": "A table is locked: see the check locks" if locked else "See /health"})
     return sorted(findings, key=lambda one: -LEVELS.index(one["level"]))
 

@@ -1,8 +1,8 @@
 """POST /api/v1/queues/{queue}/erase: overwrites the stored messages of a queue that a filter selects.
 
-It searches the outbox, the log, the dead letters and the traces, in this order, so that a message that moves on
-meanwhile is found later. A request searches a bounded part and returns where to go on. Each partition is erased in a
-transaction of its own."""
+It searches the dead letters, the outbox, the log, the dead letters again and the traces, in this order, so that a
+message that moves on meanwhile is found later: a redrive moves a dead letter to the log. A request searches a bounded
+part and returns where to go on. Each partition is erased in a transaction of its own."""
 from __future__ import annotations
 
 import asyncio
@@ -38,8 +38,10 @@ LETTERS = 200           # dead letters, or traces
 OUTBOX = 1000           # messages of the outbox
 OFFSETS = 500           # records erased by one transaction
 SECONDS = 1.0      # after which a request ends with the present step
-PLACE = re.compile(r"(?:outbox|log|letters|traces)(?:\.(?:[0-9]{1,18}|x[0-9a-f]*)){1,3}")
-START = "outbox.0"
+PLACE = re.compile(r"outbox\.\d{1,18}|(?:early|letters)\.\d{1,18}\.\d{1,18}|log\.\d{1,10}\.\d{1,18}|"
+                   r"traces\.\d{1,10}\.x(?:[0-9a-f]{2})*\.\d{1,18}", re.ASCII)
+OF_PARTITION = ("log", "traces")      # places that begin with the number of a partition
+START = "early.0.0"
 
 QUEUE = "SELECT q.id, q.name, q.encryption_enabled AS encrypted FROM queend.queues q WHERE q.name = %s"
 PARTITION = "SELECT p.id FROM queend.partitions p WHERE p.queue_id = %s AND p.name = %s"
@@ -53,6 +55,14 @@ TRACES = "SELECT * FROM queend.erase_traces(%s, %s, %s::int, %s, %s, %s, %s)"
 UNTRACE = "SELECT queend.trace_remove(%s)"
 ERASE = "SELECT * FROM queend.messages_erase(%s, %s)"
 KINDS = ("deadLetters", "traces", "outbox")      # counted beside the messages of the log
+
+
+def is_place(text: str) -> bool:
+    """Returns whether a text may be a place."""
+    if not PLACE.fullmatch(text):
+        return False
+    kind, first, *_ = text.split(".")
+    return kind not in OF_PARTITION or int(first) < 1 << 31
 
 
 class Done:
@@ -81,7 +91,7 @@ async def queue_erase(request: Request, queue: PathName) -> Json:
     wanted, after = wanted_of(sent), sent.get("after", START)
     if not isinstance(sent.get("dryRun", False), bool):
         raise Refusal(400, "dryRun must be true or false", "invalid_request")
-    if not isinstance(after, str) or not PLACE.fullmatch(after):
+    if not isinstance(after, str) or not is_place(after):
         raise Refusal(400, "after must be the value of next in an earlier answer", "invalid_request")
     found = await rows(request, QUEUE, queue)
     if not found:
@@ -101,7 +111,7 @@ async def queue_erase(request: Request, queue: PathName) -> Json:
 
 
 class Erasure:
-    """One request. A place is the kind of the next part and a position in it: log.PARTITION.BASE."""
+    """One request. A place is the kind of the next part and a position in it (PLACE): log.PARTITION.BASE."""
 
     def __init__(self, request: Request, queue: Any, wanted: Wanted, dry: bool):
         self.request, self.queue, self.wanted, self.dry = request, queue, wanted, dry
@@ -111,14 +121,9 @@ class Erasure:
     async def step(self, place: str) -> str | None:
         """Searches the next part, and erases matches. Returns the place to go on from, None at the end."""
         kind, *numbers = place.split(".")
-        steps = {("outbox", 1): self._outbox, ("log", 2): self._log, ("letters", 2): self._letters,
-                 ("traces", 3): self._traces}
-        try:
-            step = steps[kind, len(numbers)]
-            where = [bytes.fromhex(one[1:]) if one[0] == "x" else int(one) for one in numbers]
-        except (KeyError, ValueError):
-            raise Refusal(400, "after must be the value of next in an earlier answer", "invalid_request") from None
-        return await step(*where)
+        step = {"early": self._early, "outbox": self._outbox, "log": self._log, "letters": self._letters,
+                "traces": self._traces}[kind]
+        return await step(*(bytes.fromhex(one[1:]) if one[0] == "x" else int(one) for one in numbers))
 
     def _fits(self, key: bytes, payload: bytes | None, headers: str | None = None) -> bool:
         """Returns whether a record matches, and counts it."""
@@ -126,6 +131,19 @@ class Erasure:
         found = self.wanted.fits(key, payload, headers)
         self.done.unreadable += found is None
         return bool(found)
+
+    async def _early(self, failed: int, after: int) -> str:
+        """Erases dead letters before a redrive can move them to a part of the log that was searched. Those that stay
+        are counted behind the log, all of them in a dry run."""
+        if self.dry:
+            return "outbox.0"
+        done = self.done
+        letters, messages = done.found["deadLetters"], done.erased["erased"]
+        searched, unreadable = done.searched, done.unreadable
+        place = await self._letters(failed, after)
+        done.found["messages"] += done.erased["erased"] - messages
+        done.searched, done.unreadable = searched + done.found["deadLetters"] - letters, unreadable
+        return place.replace("letters.", "early.") if place.startswith("letters.") else "outbox.0"
 
     async def _outbox(self, after: int) -> str:
         pending = await rows(self.request, PENDING, after, OUTBOX)

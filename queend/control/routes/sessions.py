@@ -26,7 +26,7 @@ SELECT a.pid, extract(epoch FROM clock_timestamp() - a.query_start)::float8 AS s
        pg_blocking_pids(a.pid)::text AS by
   FROM pg_stat_activity a WHERE a.datname = current_database() AND a.wait_event_type = 'Lock'
    AND clock_timestamp() - a.query_start > make_interval(secs => {LONG_S}) ORDER BY 2 DESC LIMIT 20"""
-# Statements of the data plane take milliseconds. Those that wait for a lock or a standby have checks of their own.
+# Statements of the data plane take milliseconds. Other checks find those that wait for a lock or a standby.
 SLOW = f"""
 SELECT a.pid, extract(epoch FROM clock_timestamp() - a.query_start)::float8 AS seconds,
        coalesce(a.wait_event_type || ': ' || a.wait_event, 'it computes') AS waits
@@ -47,7 +47,8 @@ async def horizon(control: Any, ask: Any) -> AsyncIterator[tuple[str, ...]]:
 
 async def locks(control: Any, ask: Any) -> AsyncIterator[tuple[str, ...]]:
     for row in await ask(LOCKED):
-        yield ("warning", f"session {row['pid']} waits for a lock", f"for {span(row['seconds'])}, held by {row['by']}",
+        yield ("warning", f"session {row['pid']} waits for a lock", f"for {span(row['seconds'])}, held by "
+               f"session {row['by'].strip('{}').replace(',', ', ')}",
                "Look at the holder in pg_stat_activity; DDL or LOCK TABLE on tables of queend blocks all traffic",
                "SELECT pid, usename, application_name, state, query FROM pg_stat_activity "
                f"WHERE pid = ANY ('{row['by']}')")

@@ -7,6 +7,7 @@ cdef enum:                    # of the format's MessageHeader
     ARROW_DICTIONARY_BATCH = 2
     ARROW_RECORD_BATCH = 3
     ARROW_CHUNKS_MAX = 1000   # of one dictionary: a look-up walks over them
+    ARROW_CHUNKS_ON_LOOP = 16
 
 # Fields of the format's tables, in the order of Message.fbs.
 cdef enum:                    # Message
@@ -38,11 +39,14 @@ cdef enum:                    # of the format's CompressionType, and ArrowBatch.
 cdef enum:
     ARROW_NO_HEADER = 255     # kind of a message without a header
 
+cdef const char* ARROW_TOO_MUCH = b"unpacks to too much"
+
 cdef struct ArrowReader:
     const char* p             # the next message
     const char* end
     Arena* arena
     size_t room               # bytes that may still be unpacked
+    bint on_loop              # what takes longer is refused with REFUSED_HERE
     ZSTD_DCtx* zstd           # made for the first compressed buffer
     ArrowField[6] fields      # ARROW_ROLES; in the order of the stream
     int n_fields
@@ -195,7 +199,7 @@ cdef const char* arrow_buffer(ArrowReader* r, ArrowBatch* b, Slice* out) noexcep
     if raw == ARROW_UNCOMPRESSED:
         return NULL
     if raw < 0 or <uint64_t>raw > r.room:
-        return b"unpacks to too much"
+        return ARROW_TOO_MUCH
     r.room -= <size_t>raw
     if r.zstd == NULL:
         r.zstd = ZSTD_createDCtx()
@@ -263,7 +267,8 @@ cdef bint arrow_take_batch(ArrowReader* r, FlatTable* header, Slice body, ApiErr
         c.dictionary = f.dictionary
         why = arrow_column(r, &b, c)
         if why != NULL:
-            return arrow_refuse_column(e, f.role, why)
+            arrow_refuse_column(e, f.role, why)
+            return arrow_refuse_here(r, why, e)
         r.present[f.role] = True
     return True
 
@@ -286,12 +291,15 @@ cdef bint arrow_take_dictionary(ArrowReader* r, FlatTable* header, Slice body, A
     if why != NULL:
         e.status = 400
         snprintf(e.text, 239, b"Invalid Arrow stream: a dictionary %s", why)
-        return False
+        return arrow_refuse_here(r, why, e)
     if flat_int(header, ARROW_PIECE_IS_DELTA, 1) == 0:
         d.first = NULL
         d.last = NULL
         d.n = 0
         d.chunks = 0
+    if r.on_loop and d.chunks >= ARROW_CHUNKS_ON_LOOP:
+        e.status = REFUSED_HERE
+        return False
     if d.chunks >= ARROW_CHUNKS_MAX:
         return arrow_refuse(e, b"a dictionary in too many pieces")
     chunk.begin = d.n
@@ -305,6 +313,12 @@ cdef bint arrow_take_dictionary(ArrowReader* r, FlatTable* header, Slice body, A
     return True
 
 # ---- refusals --------------------------------------------------------------------------------------------------------
+
+cdef bint arrow_refuse_here(const ArrowReader* r, const char* why, ApiError* e) noexcept nogil:
+    # Lets the body be read again where it may unpack to more, if that is what is wrong.
+    if r.on_loop and why == ARROW_TOO_MUCH:
+        e.status = REFUSED_HERE
+    return False
 
 cdef bint arrow_refuse(ApiError* e, const char* what) noexcept nogil:
     e.status = 400

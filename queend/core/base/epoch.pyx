@@ -6,7 +6,7 @@
 
 # ---- pins ------------------------------------------------------------------------------------------------------------
 # A request is pinned to the current epoch before its first look-up, and until it holds no pointer to such an entry.
-# Pinned are requests of hot routes (job_open to request_close), releases and take-backs after them, and scans. Work
+# Pinned are requests of hot routes (job_open to request_shed), releases and take-backs after them, and scans. Work
 # that follows from a pinned request takes a pin of the same epoch, before the request's pin is dropped.
 
 # ---- moves -----------------------------------------------------------------------------------------------------------

@@ -5,6 +5,9 @@ cdef struct ApiError:
     int status
     char[240] text            # NUL-terminated UTF-8 without control characters
 
+cdef enum:
+    REFUSED_HERE = 1          # no status of HTTP: the body takes long, and has to be read again off the loop
+
 cdef inline void refuse_set(ApiError* e, int status, const char* text) noexcept nogil:
     e.status = status
     strncpy(e.text, text, 239)

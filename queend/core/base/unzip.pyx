@@ -8,6 +8,7 @@
 
 cdef enum:
     UNZIP_MOST = 67108864     # bytes that one frame may unpack to
+    UNZIP_ON_LOOP = 262144    # bytes that one request may unpack to on a loop: with its checks, 1 ms
     ZSTD_MAGIC = 0xfd2fb528
 
 cdef enum UnzipResult:
@@ -20,11 +21,16 @@ cdef struct Unzip:
     ZSTD_DCtx* context
     Scratch room
     bint short_of_memory      # memory ran out since the flag was last cleared
+    bint on_loop              # a worker's: what takes longer is refused with REFUSED_HERE
 
 cdef void unzip_close(Unzip* z) noexcept nogil:
     ZSTD_freeDCtx(z.context)
     free(z.room.p)
     memset(z, 0, sizeof(Unzip))
+
+cdef inline size_t unzip_room(const Unzip* z, size_t most) noexcept nogil:
+    # Returns how many bytes a request may unpack to here, of `most` that it may have.
+    return min(most, <size_t>UNZIP_ON_LOOP) if z != NULL and z.on_loop else most
 
 cdef int unzip_size(Slice frame, size_t most, size_t* size) noexcept nogil:
     # Reads the size that a frame unpacks to. The slice must be that frame and nothing else.

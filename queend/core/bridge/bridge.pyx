@@ -8,6 +8,7 @@ cdef struct Bridge:
     int fd                    # readable while a call waits
     BridgeCall* first
     BridgeCall* last
+    BridgeCall* copied        # the call whose request the control plane copies; it is not freed meanwhile
     int[2] n                  # calls that wait or were taken: those not held, those held
     int[2] most
     int64_t[2] bytes          # of their bodies
@@ -66,9 +67,17 @@ cdef inline void bridge_count(BridgeCall* c, int n) noexcept nogil:
         c.address.bridged[c.held] += n
         c.address.bridged_bytes[c.held] += n * c.size
 
+cdef void bridge_hold_back(BridgeCall* c, bint away) noexcept nogil:
+    # Lets the connection's next request wait until the held one is verified, or take its turn (away = False). While a
+    # body is not read, READ_LATER does that.
+    cdef Request* r = c.r
+    if c.held and not r.early and r.feed == NULL and r.conn != NULL:
+        r.conn.last_is_away = away
+        conn_dirty(r.conn)
+
 cdef void bridge_send(Request* r, bint held) noexcept nogil:
     # Hands a request over to the control plane. Runs on the request's worker. held: only its token is to be verified
-    # there.
+    # there, and the connection's next request waits meanwhile.
     cdef BridgeCall* c = <BridgeCall*>malloc(sizeof(BridgeCall))
     if c == NULL:
         reply_error(r, 503, b"Out of memory")
@@ -81,6 +90,7 @@ cdef void bridge_send(Request* r, bint held) noexcept nogil:
     c.address = r.conn.address.client if r.conn != NULL else NULL
     conn_name(r.conn, c.client, sizeof(c.client))
     r.job = c
+    bridge_hold_back(c, True)
     if not bridge_enter(c):
         r.on_gone = bridge_gone_before
         c.next = r.worker.without_room
@@ -126,6 +136,7 @@ cdef void bridge_tick(Worker* w) noexcept nogil:
         if c.r != NULL and bridge_enter(c):
             continue
         if c.r != NULL:
+            bridge_hold_back(c, False)
             reply_error(c.r, 503, b"The control plane is busy")
         free(c)
 
@@ -135,12 +146,13 @@ cdef void bridge_gone_before(Request* r) noexcept nogil:
     reply_empty(r)
 
 cdef BridgeCall* bridge_shift() noexcept nogil:
-    # Returns the next request, which the control plane may read until it answers; NULL if none waits. Runs on the
-    # control plane's thread.
+    # Returns the next request, which the control plane may read until it shifts again or calls bridge_copied; NULL if
+    # none waits. Runs on the control plane's thread.
     cdef BridgeCall* c
     cdef uint64_t count
     uv_mutex_lock(&bridge.lock)
     c = bridge.first
+    bridge.copied = c
     if c != NULL:
         bridge.first = c.next
         if bridge.first == NULL:
@@ -150,6 +162,12 @@ cdef BridgeCall* bridge_shift() noexcept nogil:
         pass
     uv_mutex_unlock(&bridge.lock)
     return c
+
+cdef void bridge_copied() noexcept nogil:
+    # Ends the reading of the request that bridge_shift returned last.
+    uv_mutex_lock(&bridge.lock)
+    bridge.copied = NULL
+    uv_mutex_unlock(&bridge.lock)
 
 cdef void bridge_unlink(BridgeCall* c) noexcept nogil:
     # Takes a waiting call out of the middle of the queue. Requires bridge.lock.
@@ -240,6 +258,7 @@ cdef void bridge_answered(Worker* w, InboxMsg* m) noexcept nogil:
         bridge_done(c)
     uv_mutex_unlock(&bridge.lock)
     if c != NULL:
+        bridge_hold_back(c, False)
         if a.status == BRIDGE_PASSED:
             bridge_resume(w, c.r)
         elif a.body > OUT_MAX and budget_unsent_full(c.r.conn, 1):
@@ -259,20 +278,25 @@ cdef void bridge_resume(Worker* w, Request* r) noexcept nogil:
     r.on_gone = NULL
     if r.conn == NULL:
         reply_empty(r)
+    elif r.early and r.conn.mode != READ_LATER:
+        reply_error(r, 503, ARRIVING_TEXT)      # the beginning of its body found no room
     elif r.early:
         request_reread(r.conn, r)
     else:
         service.request(w, r)
 
 cdef void bridge_abandon(Worker* w) noexcept nogil:
-    # Answers the worker's calls that the control plane still has, because the worker ends.
+    # Answers the worker's calls that the control plane still has, because the worker ends. Waits while the control
+    # plane copies one of them.
     cdef BridgeCall* c
     cdef size_t i
     cdef bint found = True
+    cdef bint copied
     while w.without_room != NULL:
         c = w.without_room
         w.without_room = c.next
         if c.r != NULL:
+            bridge_hold_back(c, False)
             reply_error(c.r, 503, b"The server is stopping")
         free(c)
     while found:
@@ -286,11 +310,15 @@ cdef void bridge_abandon(Worker* w) noexcept nogil:
                     if c.r.worker == w:
                         found = True
                         break
-        if found:
+        copied = found and c == bridge.copied
+        if found and not copied:
             bridge_done(c)
             if not c.taken:
                 bridge_unlink(c)
         uv_mutex_unlock(&bridge.lock)
-        if found:
+        if copied:
+            uv_sleep(1)
+        elif found:
+            bridge_hold_back(c, False)
             reply_error(c.r, 503, b"The server is stopping")
             free(c)

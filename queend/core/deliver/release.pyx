@@ -104,6 +104,8 @@ cdef void release_end(Release* x, bint consumed, PopJob** wake) noexcept nogil:
         outbox_freed(c.partition.id, c.group.id)
     if consumed and c.state == CURSOR_BUSY:
         c.recheck |= RECHECK_NEWS
+    elif c.fed != NULL and (consumed or memcmp(c.fed.lease, x.lease, 16) != 0):
+        return                # a feed holds a later lease, which goes on: its end makes the cursor ready
     elif c.state == CURSOR_LEASED or consumed and c.state != CURSOR_READY:
         cursor_move(c, CURSOR_READY, 0)
         waiters_wake_cursor(c, wake)

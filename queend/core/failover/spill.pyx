@@ -19,6 +19,7 @@ cdef void spill_send(Worker* w, PushJob* j) noexcept nogil:
         return
     if not sealing_spill(w, j):
         return
+    j.spill_address = j.job.r.conn.address.client.key if j.job.r.conn != NULL else 1
     if j.spilled and sealring.n and not spill_seal_back(w, j):
         j.spill_why = SPILL_FAILED
         j.spill_error = ENOMEM
@@ -108,17 +109,38 @@ cdef void spill_take(PushJob* j) noexcept nogil:
             n += 1
         it = runitem_next(&at)
     j.spilled = True
-    if spool.gather.failed or not spool_room():
-        j.spill_why = SPILL_FAILED if spool.gather.failed else SPILL_FULL
+    j.spill_why = spill_refuses(j, <int64_t>(spool.gather.len - mark))
+    if j.spill_why != SPILL_KEPT:
         j.spill_error = ENOMEM if spool.gather.failed else 0
         spool.gather.len = mark
         spool.gather.failed = False
-        atomic_set64(&doubt.buffer, 1)
+        if j.spill_why != SPILL_SHARE or spool.charged.used == 1:     # nobody else uses the buffer: it is full
+            atomic_set64(&doubt.buffer, 1)
         spill_return(j, push_spilled)
         return
     spill_count(j, 1)
     spool.gather_records += n
     joblist_add(&spool.gather_jobs, &j.job)
+
+cdef SpillWhy spill_refuses(PushJob* j, int64_t more) noexcept nogil:
+    # Returns why the buffer does not take the bytes that were just gathered; SPILL_KEPT: it takes them.
+    if spool.gather.failed:
+        return SPILL_FAILED
+    if not spool_room():
+        return SPILL_FULL
+    return SPILL_KEPT if spill_charge(j.spill_address, more) else SPILL_SHARE
+
+cdef bint spill_charge(uint64_t address, int64_t more) noexcept nogil:
+    # Charges gathered bytes to the address of their client. Returns False if the address has its share: beyond three
+    # quarters of the limit, half of that. The charges last until the buffer is empty.
+    cdef int64_t has
+    if spool.first == NULL and not spool.writing and <int64_t>spool.gather.len <= more:
+        table_clear(&spool.charged)
+    has = <int64_t><uintptr_t>table_get(&spool.charged, address) + more
+    if budget_over_share(spool_size(), spool.limit // 4 * 3, has):
+        return False
+    table_put(&spool.charged, address, <void*><uintptr_t>has)       # out of memory: these bytes are not charged
+    return True
 
 cdef void spill_count(PushJob* j, int64_t by) noexcept nogil:
     cdef EachItem at

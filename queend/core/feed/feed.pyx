@@ -114,6 +114,8 @@ cdef bint feed_flow(Conn* c) noexcept nogil:
     cdef bint held
     if not f.begun:
         feed_begin(f)
+    if f.frame_refused:
+        websocket_close(f, SOCKET_LATER, ARRIVING_TEXT)
     held = feedgrant_holds(f)
     if f.r.out.len or f.r.out.failed:
         if not output_write_part(c, &f.r.out):

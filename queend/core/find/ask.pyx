@@ -29,16 +29,20 @@ cdef Ask* ask_of(Engine* e, int kind) noexcept nogil:
         a = a.next
     return a if a != NULL else ask_new(&e.round, kind, ASK_ROOM)
 
-cdef void ask_names(Engine* e, int kind, Slice first, Slice second, int32_t id) noexcept nogil:
+cdef bint ask_names(Engine* e, int kind, Slice first, Slice second, int32_t id) noexcept nogil:
+    # Adds names to the round, unless they are the last ones there. Returns False if room or memory is short.
     cdef Ask* a = ask_of(e, kind) if e.round.room else NULL
     cdef Asked* last = &a.at[a.n - 1] if a != NULL and a.n else NULL
-    if a == NULL or last != NULL and last.id == id and slice_eq(last.first, first) and slice_eq(last.second, second):
-        return
+    if a == NULL:
+        return False
+    if last != NULL and last.id == id and slice_eq(last.first, first) and slice_eq(last.second, second):
+        return True
     a.at[a.n].first = first
     a.at[a.n].second = second
     a.at[a.n].id = id
     a.n += 1
     e.round.room -= 1
+    return True
 
 cdef void ask_stored(Engine* e, PushItem* it) noexcept nogil:
     # Asks whether the id of an item is stored; the item's job waits for the round.
@@ -167,6 +171,7 @@ cdef enum:
     IDS_STORED_ORD = 0
     IDS_STORED_FOUND
     IDS_STORED_AT
+    IDS_STORED_DELETED
 
 cdef void ask_take_stored(Ask* a, PGresult* res) noexcept nogil:
     # Marks items as stored, by rows of ids_stored.
@@ -180,6 +185,7 @@ cdef void ask_take_stored(Ask* a, PGresult* res) noexcept nogil:
             it.full = FULL_NOT
             it.offset = pg_int8(res, row, IDS_STORED_FOUND)
             it.created_us = pg_int8(res, row, IDS_STORED_AT)
+            it.of_deleted = pg_bool(res, row, IDS_STORED_DELETED)
 
 # Columns of queue_sizes.
 cdef enum:

@@ -11,14 +11,17 @@ cdef enum Finding:            # what the statement in flight, and the names it n
     FIND_LEASES
     FIND_SCAN
 
+cdef enum:
+    APPLY_SLICE = 1000        # partitions that one turn applies, under both locks
+
 # ---- one statement at a time -----------------------------------------------------------------------------------------
 # Looks, pages of scans and of leases (find/leasepoll) share the worker's statement struct Polling.
 
 cdef inline bint poll_waits(Engine* e) noexcept nogil:
-    # Returns whether there is a statement for poll_drain to send.
+    # Returns whether there is a statement for poll_drain to send, or findings to apply.
     cdef Polling* d = &e.polling
-    return not d.finding and (d.scanning != NULL or book.n_scans or d.recent_wanted or d.waking_wanted
-                              or d.leases_due_us)
+    return d.applying or not d.finding and (d.scanning != NULL or book.n_scans or d.recent_wanted or d.waking_wanted
+                                            or d.leases_due_us)
 
 cdef inline bint poll_leads(Engine* e) noexcept nogil:
     # Returns whether this worker looks for all: it is the first one that has a connection.
@@ -41,6 +44,9 @@ cdef void poll_drain(Engine* e) noexcept nogil:
     # Sends at most one statement. A look goes before a page of a scan, which may have a thousand more. A scan is held
     # only while a connection is free for its next page: else another worker goes on with it.
     cdef Polling* d = &e.polling
+    if d.applying:
+        poll_apply(e, d.finding)
+        return
     if slotpool_take(e.slots) == NULL:
         if d.scanning != NULL:
             scanner_yield(e)
@@ -60,6 +66,7 @@ cdef void poll_drain(Engine* e) noexcept nogil:
 
 cdef void poll_begin(Engine* e, int statement, call_done done, int finding) noexcept nogil:
     e.polling.finding = finding
+    e.polling.forgotten = False
     call_begin(&e.polling.call, e, statement, done)
 
 # ---- looks -----------------------------------------------------------------------------------------------------------
@@ -92,7 +99,7 @@ cdef void poll_done(Call* c, PGresult* res, int outcome) noexcept nogil:
     cdef Polling* d = &e.polling
     cdef uint64_t snapshot
     d.finding = FIND_NOTHING
-    if outcome != SLOT_OK or PQntuples(res) == 0:
+    if d.forgotten or outcome != SLOT_OK or PQntuples(res) == 0:
         return
     dbclock_sample(pg_int8(res, 0, LOOK_NOW), d.looked_us, clock_mono_us())
     if pg_int8(res, 0, LOOK_VERSION) != e.version:
@@ -137,6 +144,8 @@ cdef void poll_recent_done(Call* c, PGresult* res, int outcome) noexcept nogil:
     cdef bint unknown = False
     cdef int64_t back_at = atomic_get64(&dbclock.back_at)
     d.finding = FIND_NOTHING
+    if d.forgotten:
+        return
     if outcome != SLOT_OK or PQntuples(res) < RECENT_ROW_FIRST or not poll_found_room(d, PQntuples(res)):
         if outcome == SLOT_ERROR and sqlstate_of(res).error_class >= ERROR_UNFIT:
             log_line(b"error", b"look_refused", pg_error(res))
@@ -232,7 +241,7 @@ cdef void poll_pauses_done(Call* c, PGresult* res, int outcome) noexcept nogil:
     cdef int row
     cdef int n = PQntuples(res) if outcome == SLOT_OK else 0
     d.finding = FIND_NOTHING
-    if outcome != SLOT_OK or not poll_found_room(d, n):
+    if d.forgotten or outcome != SLOT_OK or not poll_found_room(d, n):
         return
     d.waking_wanted = n == WAKING_PAGE
     d.waking_from = pg_int8(res, n - 1, WAKING_AT) if d.waking_wanted else d.waking_sent - WAKING_BACK_US
@@ -256,6 +265,8 @@ cdef bint poll_found_room(Polling* d, int n) noexcept nogil:
     memset(f, 0, n * sizeof(Found))
     d.found = f
     d.n_found = 0
+    d.n_applied = 0
+    d.incomplete = False
     d.incarnation = catalog.incarnation
     return True
 
@@ -295,42 +306,52 @@ cdef void poll_find_names(Engine* e, int finding) noexcept nogil:
 cdef void poll_names_done(Call* c, PGresult* res, int outcome) noexcept nogil:
     # Takes the findings. If the look-up of names failed, they are missing and the look or page is read again.
     cdef Engine* e = c.engine
-    if outcome == SLOT_OK:
+    if outcome == SLOT_OK and not e.polling.forgotten:
         ask_take_names(e, res, e.polling.cleanings)
     poll_apply(e, e.polling.finding)
 
 cdef void poll_apply(Engine* e, int finding) noexcept nogil:
+    # Applies at most APPLY_SLICE findings to the book; the rest follows in the next turns. Then the look or page ends.
     cdef Polling* d = &e.polling
     cdef Partition* p
     cdef Found* f
     cdef PopJob* wake = NULL
-    cdef bint complete = True
+    cdef int stop
     cdef int64_t now = clock_mono_us()
     cdef int64_t wall = dbclock_at(now)
     cdef int i
     d.finding = FIND_NOTHING
     index_lock_all()
-    if d.incarnation != catalog.incarnation:
+    if d.forgotten:
+        finding = FIND_NOTHING
+    elif d.incarnation != catalog.incarnation:
         poll_forget(e)        # its ids mean other things by now
         finding = FIND_NOTHING
-    for i in range(d.n_found):
+    stop = min(d.n_found, d.n_applied + APPLY_SLICE)
+    for i in range(d.n_applied, stop):
         f = &d.found[i]
         p = catalog_partition_id(f.partition)
         if p == NULL or (finding == FIND_SCAN and p.queue is not d.scanning.queue):
-            complete = False
+            d.incomplete = True
         elif finding == FIND_WAKING:
             index_pause_end(p, f.group, f.wakes_at, wall, now, &wake)
         elif finding == FIND_RECENT:
             index_head_found(p, f.head, &wake)
         elif not scanner_apply(d, f, p, wall, now, &wake):
-            complete = False
+            d.incomplete = True
     index_unlock_all(e.worker, wake)
+    d.n_applied = stop
+    d.applying = stop < d.n_found
+    if d.applying:
+        d.finding = finding   # no other look begins meanwhile
+        uv_async_send(&e.worker.inbox.wake)       # the rest with the next turn, which comes at once
+        return
     d.n_found = 0
     if finding == FIND_RECENT:
-        poll_recent_end(e, complete)
-    elif finding == FIND_WAKING and not complete:
+        poll_recent_end(e, not d.incomplete)
+    elif finding == FIND_WAKING and d.incomplete:
         poll_discard(d)
-    elif finding == FIND_SCAN and complete:
+    elif finding == FIND_SCAN and not d.incomplete:
         if d.page_end > d.scanning.scan_after:
             d.scanning.scan_after = d.page_end
         if d.last_page:
@@ -359,8 +380,10 @@ cdef void poll_loaded(Engine* e) noexcept nogil:
     index_unlock_all(e.worker, wake)
 
 cdef void poll_forget(Engine* e) noexcept nogil:
-    # Forgets everything that was found on another server: all is looked for again.
+    # Forgets everything that was found on another server: all is looked for again. The answer to the statement in
+    # flight will not count.
     cdef Polling* d = &e.polling
+    d.forgotten = d.finding != FIND_NOTHING
     scanner_release(e)
     d.n_found = 0
     d.n_checked = 0

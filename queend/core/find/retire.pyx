@@ -246,33 +246,34 @@ cdef void retire_forget_groups(Queue* q) noexcept nogil:
 cdef void retire_forgotten(PopJob** wake) noexcept nogil:
     # Retires groups that were forgotten more than FORGOTTEN_US ago and not found again. Requires book.lock.
     cdef Queue* q = catalog.list if catalog.n_forgotten else NULL
-    cdef Group** link
     cdef Group* g
+    cdef Group* following
     cdef int64_t now = clock_mono_us()
     while q != NULL:
         if q.forgotten_us and now - q.forgotten_us > FORGOTTEN_US:
             q.forgotten_us = 0
             catalog.n_forgotten -= 1
-            link = &q.group_list
-            while link[0] != NULL:
-                g = link[0]
-                if not g.dead:
-                    link = &g.next
-                    continue
-                link[0] = g.next
-                retire_group(g, wake)
+            g = q.group_list
+            while g != NULL:
+                following = g.next
+                if g.dead:
+                    retire_unlist_group(g)
+                    retire_group(g, wake)
+                g = following
         q = q.next
 
 cdef void retire_unused(PopJob** wake) noexcept nogil:
     # Retires groups that no pop waits for or asked for recently, while there are more than CURSORS_KEPT cursors; above
     # CURSORS_MOST also those asked for recently. Waits until the cursors of groups retired before are freed, because
-    # n_cursors counts them until then. Requires book.lock.
+    # n_cursors counts them until then. At most UNUSED_TURN groups go at once. Requires book.lock.
+    cdef int n = 0
     cdef int over = book.n_cursors - CURSORS_KEPT
     cdef Group* g
     book.ticks += 1
     if over <= 0 or not (retire_is_empty(&catalog.retired[0]) and retire_is_empty(&catalog.retired[1])):
         return
-    while over > 0:
+    while over > 0 and n < UNUSED_TURN:
+        n += 1
         g = group_next_unused(over > CURSORS_MOST - CURSORS_KEPT)
         if g == NULL:
             return
@@ -283,12 +284,9 @@ cdef void retire_unused(PopJob** wake) noexcept nogil:
 cdef void retire_unlink_group(Group* g) noexcept nogil:
     # Takes the group out of the table of names and the list of its queue.
     cdef Queue* q = g.queue
-    cdef Group** link = &q.group_list
     cdef uint64_t h = catalog_hash(g.name)
     cdef Group* at = <Group*>table_get(&q.groups, h)
-    while link[0] is not g:
-        link = &link[0].next
-    link[0] = g.next
+    retire_unlist_group(g)
     if at is not g:
         while at.same_hash is not g:
             at = at.same_hash
@@ -297,6 +295,16 @@ cdef void retire_unlink_group(Group* g) noexcept nogil:
         table_put(&q.groups, h, g.same_hash)
     else:
         table_del(&q.groups, h)
+
+cdef inline void retire_unlist_group(Group* g) noexcept nogil:
+    # Takes the group out of the list of its queue, which may have thousands.
+    if g.prev != NULL:
+        g.prev.next = g.next
+    else:
+        g.queue.group_list = g.next
+    if g.next != NULL:
+        g.next.prev = g.prev
+    g.prev = NULL
 
 cdef inline bint retire_is_empty(Retired* g) noexcept nogil:
     return g.groups == NULL and g.partitions == NULL and g.queues == NULL

@@ -76,6 +76,8 @@ cdef void scanner_done(Call* c, PGresult* res, int outcome) noexcept nogil:
     cdef int32_t last = -1
     cdef bint more = False
     d.finding = FIND_NOTHING
+    if d.forgotten:
+        return                # it let go of the group too (poll_forget)
     uv_mutex_lock(&book.lock)
     book.scan_error = sqlstate_of(res) if outcome == SLOT_ERROR else NULL
     uv_mutex_unlock(&book.lock)

@@ -132,6 +132,7 @@ cdef extern from "<uv.h>" nogil:
     int uv_cond_timedwait(uv_cond_t*, uv_mutex_t*, uint64_t)
     int uv_thread_create(uv_thread_t*, uv_thread_cb, void*)
     int uv_thread_join(uv_thread_t*)
+    void uv_sleep(unsigned int)
     int uv_ip4_addr(const char*, int, void*)
     int uv_ip6_addr(const char*, int, void*)
     int uv_ip_name(const sockaddr*, char*, size_t)

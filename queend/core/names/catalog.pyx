@@ -187,6 +187,8 @@ cdef Group* catalog_add_group(Queue* q, int32_t id, Slice name) noexcept nogil:
         free(g)
         return NULL
     g.next = q.group_list
+    if g.next != NULL:
+        g.next.prev = g
     q.group_list = g
     q.n_groups += 1
     catalog.n_groups += 1

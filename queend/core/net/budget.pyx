@@ -144,6 +144,15 @@ cdef inline void budget_set_share(int64_t* of_conn, int64_t* of_address, int64_t
         atomic_add64(of_address, to - of_conn[0])
         of_conn[0] = to
 
+cdef void budget_pass_on(Conn* c, Request* r, int64_t bytes) noexcept nogil:
+    # Moves what the connection has in the budget of what arrives, with the share of its address, to its complete
+    # request. The request has `bytes` then, of which the caller has taken or given back the difference. request_settle
+    # gives them back.
+    cdef int64_t* of_address = &c.address.client.arriving
+    budget_set_share(&r.arriving_share, of_address, bytes)
+    budget_set_share(&c.arriving, of_address, 0)
+    r.arriving = bytes
+
 cdef void budget_leave_shares(Conn* c) noexcept nogil:
     # Gives back what a closed connection still holds of the shares of its address.
     budget_set_share(&c.arriving, &c.address.client.arriving, 0)
@@ -194,9 +203,12 @@ cdef bint budget_path_listed(const char* paths, Slice path) noexcept nogil:
         paths += strlen(paths) + 1
     return False
 
+cdef const char* ARRIVING_TEXT = b"Too much is being received; try again"
+
 cdef void budget_account(Conn* c) noexcept nogil:
     # Adjusts the connection's part of the budget to what it holds; conn_drop gives it back. Refuses the request with
-    # 503 if the budget is full.
+    # 503 if the budget is full. One whose token is being verified is owed an answer already: bridge_resume sends it.
+    # If a frame finds no room, its stream is closed (feed_flow).
     cdef int64_t holds = 0
     if c.reading != NULL:
         holds = <int64_t>(c.reading.body.n if c.mode == READ_FIXED else c.reading.out.cap)
@@ -207,7 +219,14 @@ cdef void budget_account(Conn* c) noexcept nogil:
     if holds > c.arriving and not budget_take(holds - c.arriving,
                                               atomic_get64(&c.address.client.arriving) + holds - c.arriving):
         c.worker.counters.no_room += 1
-        conn_refuse(c, 503, b"Too much is being received; try again")
+        if c.mode == READ_LATER or c.mode == READ_FRAMES:
+            if c.feed != NULL:
+                c.feed.frame_refused = True
+                conn_dirty(c)
+            conn_drop(c)
+            c.mode = READ_NOTHING
+        else:
+            conn_refuse(c, 503, ARRIVING_TEXT)
         return
     if holds < c.arriving:
         budget_give(c.arriving - holds)
@@ -221,8 +240,8 @@ cdef void budget_check_bodies(Worker* w) noexcept nogil:
     while c != NULL:
         following = c.next
         if c.reading != NULL:
-            if c.paused and not c.in_pieces:
-                c.pace.running = False         # it waits for this daemon
+            if conn_is_held_up(c):
+                c.pace.running = False
             elif not budget_keeps_pace(c, budget_received(c), c.arriving, short, w.settings.body_timeout_ms):
                 w.counters.too_slow += 1
                 conn_refuse(c, 408, b"The request body came too slowly")

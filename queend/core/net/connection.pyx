@@ -168,6 +168,8 @@ cdef void conn_linger(Conn* c) noexcept nogil:
     # until it closes, at most CONN_LINGER_MS and CONN_LINGER_BYTES.
     conn_move(c, CONN_LINGER)
     conn_drop(c)
+    c.mode = READ_NOTHING     # no request is taken, so none holds back the next bytes (conn_holds_back)
+    held_leave(c)
     c.out_mark = 0
     if c.tls != NULL:
         tls_end(c)
@@ -284,6 +286,8 @@ cdef void conn_on_read(uv_stream_t* stream, ssize_t got, const uv_buf_t* buf) no
         elif worker_yields(c.worker):
             conn_yield(c)
         return
+    if c.reading != NULL:
+        c.owes_continue = False      # its body comes without
     if c.mode == READ_FIXED:
         c.body_got += n
         if c.state == CONN_BODY:
@@ -330,6 +334,11 @@ cdef inline void conn_read_piece(Conn* c) noexcept nogil:
     if worker_yields(c.worker):
         conn_yield(c)
 
+cdef inline bint conn_is_held_up(const Conn* c) noexcept nogil:
+    # Returns True if the rest of an incomplete request waits for this daemon. The connection is paused, or
+    # `100 Continue` is still to be written.
+    return c.paused and not c.in_pieces or c.owes_continue
+
 cdef inline bint conn_output_full(Conn* c) noexcept nogil:
     # Returns True if the connection has as many untaken answers as it may have before its next request is taken. While
     # there is no room for more answers, these are HELD_LITTLE.
@@ -337,10 +346,12 @@ cdef inline bint conn_output_full(Conn* c) noexcept nogil:
             or c.untaken > HELD_LITTLE and budget_unsent_full(c, 0))
 
 cdef inline bint conn_holds_back(Conn* c) noexcept nogil:
-    # Returns True if the next request has to wait: for a token, for the body before it, for room, or for answers.
-    return (c.mode == READ_LATER or c.beside or c.waits_room or c.owed >= c.worker.settings.max_pipeline
+    # Returns True if the next request has to wait. It waits for a token, the body before it, room or answers. Frames
+    # wait until their stream begins.
+    return (c.mode == READ_LATER or c.last_is_away or c.waits_room or c.owed >= c.worker.settings.max_pipeline
             or conn_output_full(c) or held_full(c)
-            or c.feed != NULL and (c.feed.n_commands >= c.worker.settings.max_pipeline
+            or c.feed != NULL and (c.mode == READ_FRAMES and not c.feed.begun
+                                   or c.feed.n_commands >= c.worker.settings.max_pipeline
                                    or req_grant_stale(c.feed.r.grant)))
 
 cdef void conn_yield(Conn* c) noexcept nogil:

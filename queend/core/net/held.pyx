@@ -1,7 +1,7 @@
 # Bounds the requests in hand: complete, and not answered. Gives memory back to the system after they have fallen. In:
 # complete requests. Out: requests to `service`, in order; refusals (503) after the patience. Owns the list of
 # connections that wait for room, one per worker. Takes no lock: a worker has its share of QUEEND_MAX_QUEUED_BYTES. No
-# request is refused at once for what other clients hold.
+# request is refused at once for what other clients have in hand: it waits, with its place in net/budget.
 
 cdef enum:
     HELD_OF_ONE = 1 << 20
@@ -52,8 +52,11 @@ cdef void held_turn(Worker* w) noexcept nogil:
         w.held_peak = bytes
 
 cdef void held_count(Request* r) noexcept nogil:
-    # Counts what the request's arena took since it was counted last.
-    cdef int64_t more = <int64_t>r.arena.size - r.held
+    # Counts what the request's arena took since it was counted last, or what it has not taken of a reservation.
+    held_add(r, <int64_t>r.arena.size - r.held)
+
+cdef void held_add(Request* r, int64_t more) noexcept nogil:
+    # Counts bytes as in hand. Before they are taken, that reserves them: held_count corrects it.
     r.held += more
     r.worker.counters.held += more
     if r.conn != NULL:
@@ -105,8 +108,10 @@ cdef inline bint held_unpacks(Request* r) noexcept nogil:
     return form == PUSH_FRAMES or form == PUSH_ARROW
 
 cdef void held_take(Conn* c, Request* r) noexcept nogil:
-    # Sends a complete request, the last one owed, to the engine, or has it wait for room.
+    # Sends a complete request, the last one owed, to the engine, or has it wait for room. A request that waits takes
+    # its bytes from the budget of what arrives, also if it came with one read. It is refused if that budget is full.
     cdef Worker* w = c.worker
+    cdef int64_t more
     cdef bint waits
     if r.body.n >= HELD_LITTLE:
         held_limit(w, c.arriving)
@@ -117,9 +122,14 @@ cdef void held_take(Conn* c, Request* r) noexcept nogil:
     if not waits:
         held_pass(w, r)
         return
-    atomic_add64(&budget.arriving, <int64_t>r.arena.size - r.arriving - c.arriving)
-    r.arriving = <int64_t>r.arena.size
-    budget_set_share(&c.arriving, &c.address.client.arriving, 0)
+    more = <int64_t>r.arena.size - r.arriving - c.arriving
+    if c.arriving and more <= ARRIVING_FREE:
+        atomic_add64(&budget.arriving, more)      # its body has its place already
+    elif not budget_take(more, atomic_get64(&c.address.client.arriving) + more):
+        w.counters.no_room += 1
+        reply_error(r, 503, ARRIVING_TEXT)
+        return
+    budget_pass_on(c, r, <int64_t>r.arena.size)
     r.on_gone = held_gone
     held_wait(c, r)
 

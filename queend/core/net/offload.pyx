@@ -1,25 +1,34 @@
 # Reads large bodies off the loop: a body of many MiB takes 0.1 s, in which other clients would wait. In: a request with
-# a body of OFFLOAD_LEAST or more. Out: a call of `taken` on the worker's thread. Owns the worker's list of bodies, read
-# one at a time and in order on a thread of libuv's pool. Locks: none. That thread shares nothing with the worker. It
-# owns the request, whose arena takes no blocks of the worker's meanwhile, and has tools of its own. The connection's
-# next request is taken after the body is read, so the order of a client's requests stays.
+# a body of OFFLOAD_LEAST or more, or one that becomes large when it is unpacked. Out: a call of `taken` on the worker's
+# thread. Owns the worker's list of bodies, read one at a time and in order on a thread of libuv's pool. Locks: none.
+# That thread shares nothing with the worker. It owns the request, whose arena takes no blocks of the worker's
+# meanwhile, and has tools of its own. The connection's next request is taken after the body is read, so the order of a
+# client's requests stays.
 
 cdef enum:
     OFFLOAD_LEAST = 1 << 20   # bytes of a body
 
 cdef void offload_job(Worker* w, Request* r, size_t size, BodyRead read, BodyTaken taken) noexcept nogil:
-    # Makes the job of a request, `size` bytes, all zero. Reads the body into it, off the loop if the body is large.
+    # Makes the job of a request, `size` bytes, all zero. Reads the body into it, off the loop if the body is large. If
+    # that shows only when it is unpacked, it is read again, into another job. Until the job is open, a body that
+    # unpacks counts as in hand with the most that it may take. Others that unpack wait meanwhile.
     cdef void* job = arena_zero(&r.arena, size)
-    if job == NULL:
+    cdef bint good
+    if job != NULL and r.body.n < OFFLOAD_LEAST:
+        good = read(r, job, &w.tools)
+        if good or w.tools.error.status != REFUSED_HERE:
+            taken(w, r, job, good, &w.tools.error)
+            return
+        job = arena_zero(&r.arena, size)
+    if held_unpacks(r):
+        held_add(r, w.settings.max_body)
+    if job == NULL or not offload_add(w, r, job, read, taken):
         reply_error(r, 503, b"Out of memory")
-    elif r.body.n < OFFLOAD_LEAST or not offload_add(w, r, job, read, taken):
-        taken(w, r, job, read(r, job, &w.tools), &w.tools.error)
 
 cdef bint offload_add(Worker* w, Request* r, void* job, BodyRead read, BodyTaken taken) noexcept nogil:
     # Queues the request's body to be read off the loop. `read` parses it on any thread; `taken` is called later on the
-    # worker's thread. Returns False if the caller must read the body at once with the worker's tools, as it does with
-    # every body below OFFLOAD_LEAST. The body keeps its place in the budget of what arrives until its request is a job.
-    # A request of the control plane keeps it until it is closed.
+    # worker's thread. Returns False if memory ran out. The body keeps its place in the budget of what arrives until its
+    # request is a job. A request of the control plane keeps it until it is closed.
     cdef Offload* x = <Offload*>arena_zero(&r.arena, sizeof(Offload))
     if x == NULL:
         return False
@@ -36,9 +45,8 @@ cdef bint offload_add(Worker* w, Request* r, void* job, BodyRead read, BodyTaken
         w.beside_last.next = x
     w.beside_last = x
     if r.conn != NULL:
-        r.conn.beside = True
-        r.arriving += r.conn.arriving
-        budget_set_share(&r.conn.arriving, &r.conn.address.client.arriving, 0)
+        r.conn.last_is_away = True
+        budget_pass_on(r.conn, r, r.arriving + r.conn.arriving)
     return True
 
 cdef bint offload_begin(Worker* w, Offload* x) noexcept nogil:
@@ -85,7 +93,7 @@ cdef inline void offload_shift(Worker* w, Offload* following) noexcept nogil:
 cdef void offload_finish(Worker* w, Offload* x, bint good) noexcept nogil:
     cdef Request* r = x.r
     if r.conn != NULL:
-        r.conn.beside = False
+        r.conn.last_is_away = False
         conn_dirty(r.conn)
     if w.ending:
         reply_error(r, 503, b"The server is shutting down")

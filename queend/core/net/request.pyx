@@ -29,6 +29,7 @@ cdef void request_detach(Request* r) noexcept nogil:
     r.conn.held -= r.held
     r.conn.address.held -= r.held
     r.worker.held_gone += r.held
+    budget_set_share(&r.arriving_share, &r.conn.address.client.arriving, 0)
     if r.queued:
         r.conn.address.jobs -= 1
         r.worker.jobs_gone += 1
@@ -54,12 +55,17 @@ cdef void request_unlist(Request* r) noexcept nogil:
         r.next.before = r.before
 
 cdef void request_settle(Request* r) noexcept nogil:
-    # Gives back the place of the request's large body (net/offload) in the budget of what arrives.
+    # Gives back the place of the request's body in the budget of what arrives.
     budget_give(r.arriving)
     r.arriving = 0
+    if r.conn != NULL:        # else request_detach has
+        budget_set_share(&r.arriving_share, &r.conn.address.client.arriving, 0)
 
 cdef void request_shed(Request* r) noexcept nogil:
-    # Gives back all memory of an answered request but its answer, which waits behind answers still owed.
+    # Gives back all memory of an answered request but its answer, which waits behind answers still owed. Drops its pin
+    # (base/epoch), which would keep deleted entries for as long.
+    epoch_unpin(r.worker.pins, r.pin)
+    r.pin = 0
     if r.arriving:
         request_settle(r)
     if r.held:
@@ -68,7 +74,6 @@ cdef void request_shed(Request* r) noexcept nogil:
 
 cdef void request_close(Request* r) noexcept nogil:
     cdef Worker* w = r.worker
-    epoch_unpin(w.pins, r.pin)
     if r.clientless:
         request_unlist(r)
     if r.charged:
@@ -262,7 +267,7 @@ cdef void request_reread(Conn* c, Request* r) noexcept nogil:
     c.owed -= 1
     c.ended = False
     c.admitted = True
-    c.mode = READ_NOTHING if c.read_out else READ_HEAD
+    c.mode = READ_HEAD
     request_close(r)
     conn_dirty(c)
 

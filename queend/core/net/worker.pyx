@@ -89,8 +89,8 @@ cdef void worker_expire(Worker* w, int state, int timeout_ms) noexcept nogil:
         if state == CONN_STALLED and output_unsent(c) < c.out_mark:
             c.out_mark = output_unsent(c)
             conn_move(c, CONN_STALLED)        # slow, but it moves
-        elif (state == CONN_HEAD or state == CONN_BODY) and c.paused and not c.in_pieces:
-            conn_move(c, state)               # it waits for this daemon
+        elif (state == CONN_HEAD or state == CONN_BODY) and conn_is_held_up(c):
+            conn_move(c, state)
         elif state == CONN_HEAD or state == CONN_BODY:
             conn_refuse(c, 408, b"The request did not arrive in time")
             conn_settle(c)
@@ -223,6 +223,7 @@ cdef Worker* worker_new(Process* process, int index, Settings* s) noexcept nogil
     table_init(&w.addresses)
     uuid_open(&w.uuids)
     w.tools.unzip = &w.unzip
+    w.unzip.on_loop = True
     w.tools.uuids = &w.uuids
     w.tools.settings = s
     worker_turn_end(w)

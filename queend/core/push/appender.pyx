@@ -11,6 +11,8 @@
 cdef enum:
     LINGER_ITEMS = 512        # items of a batch that waits for clients to return
     BUFFER_TRIES = 4          # tries of a batch that the database cannot take; then the failover buffer gets it
+    STUCK_TRIES = 4           # slow statements for a partition of which none stored anything; then its lane is held
+    STUCK_US = 1000000        # a statement without a result is slow from this time on
 
 cdef Appender* appenders      # process-wide: n_appenders with lanes, then the id loader of each (Appender.side)
 cdef int n_appenders
@@ -254,7 +256,7 @@ cdef void appender_error(Appender* s, PushBatch* b, PGresult* res, int outcome) 
             b.hurried = False
             # One statement is expensive, or one connection hangs: each half is sent by itself, with every id checked. A
             # single item is sent again until the patience is over. While commits hang, both would be in vain.
-            if b.n_items > 1 and not (b.n_partitions == 1 and appender_from_buffer(b.first)):
+            if appender_splits(s, b, now):
                 requeue_bisect(s, b)
             elif now - b.since_us > engine_of(s.worker).patience_us:
                 appender_give_up(s, b, FAILED_UNCLEAR)
@@ -281,8 +283,7 @@ cdef void appender_error(Appender* s, PushBatch* b, PGresult* res, int outcome) 
             s.stale = True
             catalog_want_reload(s.worker)
     elif (v.error_class == ERROR_DATA and b.n_items > 1
-            or v.error_class == ERROR_UNCLEAR
-          and (b.n_partitions > 1 or b.n_items > 1 and not appender_from_buffer(b.first))):
+          or v.error_class == ERROR_UNCLEAR and appender_splits(s, b, now)):
         requeue_bisect(s, b)
     elif v.error_class == ERROR_DATA:
         log_line(b"error", b"push_refused", pg_error(res))
@@ -309,6 +310,16 @@ cdef bint appender_retries(Appender* s, PushBatch* b, int blame, int64_t now) no
         return b.tries < BUFFER_TRIES
     return sqlstate_retries(blame, b.tries, now - b.since_us, engine_of(s.worker).patience_us)
 
+cdef bint appender_splits(Appender* s, PushBatch* b, int64_t now) noexcept nogil:
+    # Returns True if an error or a delay may be the fault of one item, and halves of b are to be sent by themselves.
+    return b.n_partitions > 1 or (b.n_items > 1 and not appender_from_buffer(b.first)
+                                  and not appender_stuck(s, b, now))
+
+cdef inline bint appender_stuck(Appender* s, PushBatch* b, int64_t now) noexcept nogil:
+    # Returns True if STUCK_TRIES slow statements had no result for b, the first part of a batch of one partition. Then
+    # another session holds the partition's lane, and each further half would keep the appender waiting for as long.
+    return b.n_partitions == 1 and b.tries >= STUCK_TRIES and now - s.call.sent_us > STUCK_US
+
 cdef bint appender_from_buffer(PushPartition* g) noexcept nogil:
     # Returns True if some item of the push partition is from the failover buffer.
     cdef PushItem* it = g.first
@@ -318,11 +329,12 @@ cdef bint appender_from_buffer(PushPartition* g) noexcept nogil:
 
 cdef void appender_give_up(Appender* s, PushBatch* b, int failed) noexcept nogil:
     # Gives up a batch for now. If it came from the failover buffer, batches split from it are given up too. Nothing is
-    # stored in its place: it comes again in its order.
+    # stored in its place: it comes again in its order. They are also given up if the partition's lane is held.
     cdef PushBatch** at = &s.resend
     cdef PushBatch* other
-    cdef bint ordered = b.n_partitions == 1 and appender_from_buffer(b.first)
-    while ordered and at[0] != NULL:
+    cdef bint whole = b.n_partitions == 1 and (appender_from_buffer(b.first)
+                                               or appender_stuck(s, b, clock_mono_us()))
+    while whole and at[0] != NULL:
         other = at[0]
         if other.n_partitions == 1 and other.first.partition is b.first.partition:
             at[0] = other.next

@@ -159,6 +159,7 @@ cdef void batch_place(PushBatch* b, PushPartition* g, PushItem* it) noexcept nog
             it.original_at = same.at
             it.next = g.dups
             g.dups = it
+            b.bytes += it.payload.n + 64
             return
     if it.id_kind != ID_OTHER:
         batch_range(g, it.id)
@@ -206,26 +207,35 @@ cdef PushSlot batch_seen(PushBatch* b, PushPartition* g, const unsigned char* id
     cdef PushSlot none
     cdef uint32_t i
     cdef uint32_t size
-    none.it = NULL
-    none.at = 0
     if g.slots == NULL:
-        if g.n < HASH_FROM and g.runs == 0:
-            none.it = g.first
-            while none.it != NULL and memcmp(none.it.id, id, 16) != 0:
-                none.it = none.it.next
-            return none
+        if g.n < HASH_FROM:
+            return batch_search(g, id)
         size = 64
         while size < <uint32_t>g.n * 4:
             size *= 2
         batch_hash(b, g, size)
     if g.slots == NULL:
-        return none           # out of memory for the hash: the database finds the duplicates
+        return batch_search(g, id)      # out of memory for the hash
+    none.it = NULL
+    none.at = 0
     i = <uint32_t>pushrun_hash(id) & g.slots_mask
     while g.slots[i].it != NULL:
         if memcmp(batch_slot_id(&g.slots[i]), id, 16) == 0:
             return g.slots[i]
         i = (i + 1) & g.slots_mask
     return none
+
+cdef PushSlot batch_search(PushPartition* g, const unsigned char* id) noexcept nogil:
+    # Returns the record of the push partition with this id, as batch_seen does without a hash: reads each record.
+    cdef PushSlot slot
+    slot.it = g.first
+    while slot.it != NULL:
+        for slot.at in range(req_item_count(slot.it)):
+            if memcmp(batch_slot_id(&slot), id, 16) == 0:
+                return slot
+        slot.it = slot.it.next
+    slot.at = 0
+    return slot
 
 cdef void batch_hash(PushBatch* b, PushPartition* g, uint32_t size) noexcept nogil:
     cdef PushItem* at

@@ -97,7 +97,7 @@ cdef void push_resolve(Worker* w, PushJob* j) noexcept nogil:
         if (not limited or capacity_admit(w, j)) and (not sealed or sealing_push(w, j)):
             push_dispatch(w, j)
     elif missing and j.job.tries >= JOB_TRIES:
-        push_give_up(w, j)
+        push_give_up(w, j, b"The queue is being deleted; try again")
     else:
         j.job.tries += missing
         push_names(j, True)
@@ -160,15 +160,15 @@ cdef void push_decided(PushJob* j) noexcept nogil:
     else:
         push_answer(j)
 
-cdef void push_give_up(Worker* w, PushJob* j) noexcept nogil:
-    # Gives up a push whose names did not become partitions in JOB_TRIES tries: a client deletes the queue as fast as it
-    # is made. Is also called when memory ran out.
+cdef void push_give_up(Worker* w, PushJob* j, const char* why) noexcept nogil:
+    # Gives up a push before it reached an appender, because memory ran out or its names did not become partitions in
+    # JOB_TRIES tries. The latter happens if a client deletes the queue as fast as it is made.
     capacity_give_back(j)
     if not j.held:
         if j.drain:
             failover_hooks.retry(spool.pause_us)
         else:
-            job_refuse(&j.job, 503, "The queue is being deleted; try again")
+            job_refuse(&j.job, 503, why)
         return
     push_unstored(w, j)
 
@@ -228,7 +228,7 @@ cdef void push_dispatch(Worker* w, PushJob* j) noexcept nogil:
     tails = <PushItem**>arena_zero(&j.job.r.arena, n_appenders * sizeof(PushItem*))
     if parts == NULL or tails == NULL:
         j.unresolved = it
-        push_give_up(w, j)
+        push_give_up(w, j, b"Out of memory")
         return
     while it != NULL:
         following = it.next
@@ -249,6 +249,10 @@ cdef void push_dispatch(Worker* w, PushJob* j) noexcept nogil:
         part.left += 1
         tails[i] = it
         it = following
+    if not j.held:
+        # a part that has no memory ends at once: the job has to outlast this loop, which reads its memory
+        j.held = True
+        j.parts_left += 1
     for i in range(n_appenders):
         if tails[i] == NULL:
             continue
@@ -257,8 +261,7 @@ cdef void push_dispatch(Worker* w, PushJob* j) noexcept nogil:
         else:
             parts[i].msg.run = push_part_arrive
             worker_post(appenders[i].worker, &parts[i].msg)
-    if j.held:
-        push_release(j)
+    push_release(j)
 
 cdef void push_part_arrive(Worker* w, InboxMsg* m) noexcept nogil:
     cdef PushPart* part = <PushPart*>m
@@ -319,19 +322,20 @@ cdef void push_respond(PushJob* j) noexcept nogil:
     cdef Request* r = j.job.r
     cdef Counters* counters = &r.worker.counters
     cdef Buf* out
+    cdef EachItem at
     cdef PushItem* it
     cdef Queue* queue = NULL
     cdef Tally* tally = NULL
     cdef int64_t bytes = 0
     cdef int counted = 0
-    cdef int i
     cdef int n = 0
     cdef bint kept = j.spilled and j.spill_why == SPILL_KEPT
     cdef bint stored = kept
     if j.limited:
         capacity_settle(j)
-    for i in range(j.req.n):
-        it = &j.req.items[i]
+    runitem_begin(&at, &j.req)
+    it = runitem_next(&at)
+    while it != NULL:
         if it.partition != NULL and it.status <= ITEM_DUPLICATE:
             if it.partition.queue is not queue:
                 if counted:
@@ -346,9 +350,10 @@ cdef void push_respond(PushJob* j) noexcept nogil:
             counted += req_item_count(it)
         n += req_item_count(it)
         if it.run != NULL:
-            stored = runitem_answer(it, &j.req, counters) or stored
+            stored = runitem_answer(it) or stored
         else:
             stored = result_answer(it, &j.req, counters) or stored
+        it = runitem_next(&at)
     if counted:
         queue_measure(&queue.message_bytes, bytes // counted)
     if r.worker.spans.every:
@@ -402,6 +407,9 @@ cdef void push_respond_unkept(PushJob* j) noexcept nogil:
             why = b"The database has no space on its disk"
     if j.spill_why == SPILL_FULL:
         snprintf(text, sizeof(text), b"%s and the failover buffer is full; nothing is %sstored, try again", why, known)
+    elif j.spill_why == SPILL_SHARE:
+        snprintf(text, sizeof(text), b"%s and the failover buffer keeps its last quarter for clients of other "
+                 b"addresses; nothing is %sstored, try again", why, known)
     else:
         snprintf(text, sizeof(text),
                  b"%s and the failover buffer cannot be written (%s); nothing is %sstored, try again", why,

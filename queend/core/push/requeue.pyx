@@ -13,6 +13,7 @@ cdef bint requeue_cut(Appender* s, PushBatch* b, int end) noexcept nogil:
     if rest == NULL:
         return False
     requeue_divide(b, rest, last)
+    rest.since_us = b.since_us
     rest.uncompressed = b.uncompressed
     rest.hurried = b.hurried
     b.n_chunks = end
@@ -90,24 +91,29 @@ cdef void requeue_divide(PushBatch* b, PushBatch* rest, PushPartition* last) noe
     b.arena = arena
 
 cdef void requeue_bisect_dups(PushPartition* g, PushPartition* other) noexcept nogil:
-    # Assigns each duplicate to the half of its first occurrence.
+    # Assigns each duplicate to the half of its first occurrence. Meanwhile `original` marks the items of the first half
+    # with themselves; an item of a chain has no other use for it.
     cdef PushItem* it = g.dups
     cdef PushItem* following
-    cdef PushItem* at
+    cdef PushItem* at = g.first if it != NULL else NULL
     g.dups = NULL
     other.dups = NULL
+    while at != NULL:
+        at.original = at
+        at = at.next
     while it != NULL:
         following = it.next
-        at = g.first
-        while at != NULL and at is not <PushItem*>it.original:
-            at = at.next
-        if at != NULL:
+        if it.original.original != NULL:
             it.next = g.dups
             g.dups = it
         else:
             it.next = other.dups
             other.dups = it
         it = following
+    at = g.first
+    while at != NULL:
+        at.original = NULL
+        at = at.next
 
 # ---- refused partitions ----------------------------------------------------------------------------------------------
 

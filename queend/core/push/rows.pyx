@@ -10,13 +10,11 @@ cdef bint rows_cut(PushBatch* b) noexcept nogil:
     cdef PushItem* it
     cdef PushChunk* c = NULL
     cdef int room = 0
+    cdef int expected = 0
     cdef size_t bytes
     while g != NULL:
-        room += 1 + g.n // ROW_RECORDS + <int>(2 * g.bytes // ROW_BYTES) + 2 * g.runs
+        expected += 1 + g.n // ROW_RECORDS + <int>(2 * g.bytes // ROW_BYTES) + 2 * g.runs
         g = g.next
-    b.chunks = <PushChunk*>arena_alloc(&b.arena, room * sizeof(PushChunk))
-    if b.chunks == NULL:
-        return False
     b.n_chunks = 0
     b.scheduled = False
     b.has_other = False
@@ -30,6 +28,10 @@ cdef bint rows_cut(PushBatch* b) noexcept nogil:
         while it != NULL:
             if (c == NULL or it.run != NULL or c.first.run != NULL or c.n >= ROW_RECORDS
                     or (c.n and bytes + it.payload.n > ROW_BYTES)):
+                # there are more than expected if framed runs were opened: their payloads are larger than g.bytes tells
+                b.chunks = <PushChunk*>arena_grow(&b.arena, b.chunks, b.n_chunks, sizeof(PushChunk), expected, &room)
+                if b.chunks == NULL:
+                    return False
                 b.chunks[b.n_chunks].group = g
                 b.chunks[b.n_chunks].first = it
                 b.chunks[b.n_chunks].n = 0

@@ -149,17 +149,12 @@ cdef int64_t runitem_head(PushItem* it) noexcept nogil:
         head = max(head, it.run.items[k].offset + 1)
     return head
 
-cdef bint runitem_answer(PushItem* it, PushReq* q, Counters* counters) noexcept nogil:
-    cdef PushRun* run = it.run
-    cdef bint stored = False
-    cdef int k
-    if run.open:
-        for k in range(run.n):
-            stored = result_answer(&run.items[k], q, counters) or stored
-        return stored
+cdef bint runitem_answer(PushItem* it) noexcept nogil:
+    # Turns the result of a run that was not opened into the fields of its answer. Returns True if its records are
+    # stored.
     if it.partition != NULL:
         it.partition_uuid = it.partition.uuid
-        run.partition_id = it.partition.id
+        it.run.partition_id = it.partition.id
     return it.status <= ITEM_DUPLICATE
 
 # ---- records in memory, whether they came alone or in runs -----------------------------------------------------------

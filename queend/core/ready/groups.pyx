@@ -98,7 +98,8 @@ cdef enum:
     CURSORS_KEPT = 200000     # of all groups together, about 40 MB
     CURSORS_MOST = 600000     # about 120 MB
     UNUSED_TICKS = 3          # half seconds
-    UNUSED_LOOKED = 64        # groups that one tick looks at
+    UNUSED_LOOKED = 64        # groups that are looked at to find one
+    UNUSED_TURN = 4096        # groups that one tick gives up
 
 cdef inline void group_used(Group* g) noexcept nogil:
     # Puts the group in front, once a tick at most.

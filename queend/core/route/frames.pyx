@@ -79,9 +79,13 @@ cdef void frames_begin(Frames* f, Slice body, Unzip* z, Arena* a, UuidGen* g, in
 cdef bint frames_unzip(Frames* f, Slice frame, int64_t expected, Slice* out) noexcept nogil:
     # Unpacks a zstd frame. The bound UNZIP_MOST is for the whole request, so many small frames add up. expected: the
     # announced size, or FRAMES_ANY_SIZE.
-    cdef int result = unzip_arena(f.unzip, frame, UNZIP_MOST - f.unpacked, f.arena, out)
+    cdef size_t most = unzip_room(f.unzip, UNZIP_MOST)
+    cdef int result = unzip_arena(f.unzip, frame, most - f.unpacked, f.arena, out)
     if result == UNZIP_MEMORY:
         return refuse_memory(f.error)
+    if result == UNZIP_LARGE and most < UNZIP_MOST:
+        f.error.status = REFUSED_HERE
+        return False
     if result == UNZIP_LARGE:
         refuse_as(f.error, b"The request unpacks to more than %d bytes (group %d)", <int>UNZIP_MOST, f.group)
         f.error.status = 413

@@ -7,24 +7,30 @@ cdef struct ArrowPush:        # the state of reading one body
     PushOptions* options
     int32_t* order            # in which a batch's rows are taken; NULL: as they stand
     int64_t ms                # of ids made here
+    size_t most               # bytes that all payloads may have
+    size_t bytes              # of those payloads that are values of a dictionary
     PushItem like             # names of the item before, which are not checked again
 
-cdef bint pusharrow_parse(Slice body, size_t room, PushOptions* options, Arena* a, UuidGen* g, int max_items,
+cdef bint pusharrow_parse(Slice body, size_t most, PushOptions* options, Unzip* z, Arena* a, UuidGen* g, int max_items,
                           PushReq* out, ApiError* e) noexcept nogil:
-    # Parses a body. A bad row refuses the whole request and is named by its number, from 0 on through all batches.
-    # room: bytes that compressed buffers may unpack to.
+    # Parses a body. A bad row refuses the whole request. It is named by its number, from 0 on through all batches.
+    # most: bytes that compressed buffers may unpack to, and that all payloads may have.
     cdef ArrowPush p
     cdef int more
     frames_begin(&p.f, body, NULL, a, g, max_items, out, e)
     if body.n == 0:
         return refuse(e, b"Empty request body")
     p.options = options
-    arrow_open(&p.r, body, a, room)
+    p.most = most
+    p.bytes = 0
+    arrow_open(&p.r, body, a, unzip_room(z, most))
+    p.r.on_loop = z != NULL and z.on_loop
     while True:
         more = arrow_next(&p.r, e)
         if more != ARROW_BATCH or not pusharrow_rows(&p):
             break
     arrow_close(&p.r)
+    out.unpacked = unzip_room(z, most) - p.r.room
     return more == ARROW_END
 
 cdef bint pusharrow_rows(ArrowPush* p) noexcept nogil:
@@ -34,6 +40,8 @@ cdef bint pusharrow_rows(ArrowPush* p) noexcept nogil:
     cdef int64_t n, more
     if p.r.rows > p.f.max_items - p.f.n:
         return refuse_as(p.f.error, b"The body has more than %d items", p.f.max_items)
+    if not pusharrow_fits(p):
+        return False
     p.order = NULL
     p.ms = clock_wall_us() // 1000
     memset(&p.like, 0, sizeof(PushItem))
@@ -56,6 +64,24 @@ cdef bint pusharrow_rows(ArrowPush* p) noexcept nogil:
             return False
         i += n
     p.f.n += <int>p.r.rows
+    return True
+
+cdef bint pusharrow_fits(ArrowPush* p) noexcept nogil:
+    # Refuses a body whose payloads have more bytes together than a body may have. It holds a value of a dictionary
+    # once, and any number of rows may name it. On the loop they may have as many bytes as what is unpacked there.
+    cdef ArrowColumn* c = &p.r.columns[ARROW_PAYLOAD]
+    cdef int64_t i
+    if c.kind != ARROW_INDEX:
+        return True
+    for i in range(p.r.rows):
+        p.bytes += column_value(c, i).n
+    if p.r.on_loop and p.bytes > UNZIP_ON_LOOP:
+        p.f.error.status = REFUSED_HERE
+        return False
+    if p.bytes > p.most:
+        refuse_as(p.f.error, b"The payloads have more than %lld bytes together", <long long>p.most)
+        p.f.error.status = 413
+        return False
     return True
 
 cdef inline int64_t pusharrow_row(ArrowPush* p, int64_t i) noexcept nogil:

@@ -34,7 +34,7 @@ cdef bint pushitems_read(Slice headers, Slice query, Slice body, Unzip* z, Arena
         if not pushlines_parse(body, &options, a, g, settings.max_items, out, e):
             return False
     elif form == PUSH_ARROW:
-        if not pusharrow_parse(body, <size_t>settings.max_body, &options, a, g, settings.max_items, out, e):
+        if not pusharrow_parse(body, <size_t>settings.max_body, &options, z, a, g, settings.max_items, out, e):
             return False
     elif form == PUSH_FRAMES:
         if not frames_parse(body, z, a, g, settings.max_items, out, e):

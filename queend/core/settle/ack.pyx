@@ -3,6 +3,7 @@
 # the full way. There a statement serves many requests, with one row per (partition, group, lease) of a request. Owner:
 # the request's worker. Locks: catalog.lock while names are looked up; book.lock.
 
+cdef const char* ACK_NAMES_NOT = "The partitions could not be looked up; try again"
 cdef const char* ACK_UNKNOWN = "The database did not answer; whether the acknowledgments took effect is not known"
 
 cdef JobKind ACK_JOB
@@ -62,7 +63,7 @@ cdef void ack_resolve(Engine* e, Job* job) noexcept nogil:
     uv_rwlock_rdlock(&catalog.lock)
     if j.job.incarnation != catalog.incarnation:
         j.job.incarnation = catalog.incarnation
-        j.asked = 0
+        ack_ask_anew(j)
     j.version = catalog.version
     for i in range(j.req.n):
         it = &j.req.items[i]
@@ -71,15 +72,18 @@ cdef void ack_resolve(Engine* e, Job* job) noexcept nogil:
             it.partition = (it - 1).partition
             it.group = (it - 1).group
             continue
-        ack_find_item(it, j.req.group, j.asked >= ACK_ROUNDS, &ask)
+        ack_find_item(it, j.req.group, &ask)
         if lacks == NULL and j.job.r.grant != NULL and not gate_ack(j.job.r, it, j.req.group):
             lacks = it
     uv_rwlock_rdunlock(&catalog.lock)
     if lacks != NULL:
         gate_refuse_pop(job_end(&j.job), lacks.partition.queue.name, j.req.group)
         return
+    if ask and j.job.tries >= JOB_TRIES:
+        job_refuse(&j.job, 503, ACK_NAMES_NOT)
+        return
     if ask:
-        j.asked += 1
+        j.job.tries += 1
         joblist_add(&e.resolving, &j.job)
         return
     j.pending = 0
@@ -103,8 +107,15 @@ cdef inline bint ack_same_partition(const AckItem* it, const AckItem* before) no
     return (it.partition_number == before.partition_number
             and memcmp(it.partition_uuid, before.partition_uuid, 16) == 0)
 
-cdef void ack_find_item(AckItem* it, Slice group, bint asked, bint* ask) noexcept nogil:
-    # Finds partition and group of one item. Sets `ask` if one is unknown and was not asked for yet.
+cdef void ack_ask_anew(AckJob* j) noexcept nogil:
+    # Lets all items be looked up again.
+    cdef int i
+    j.job.tries = 0
+    for i in range(j.req.n):
+        j.req.items[i].asked = 0
+
+cdef void ack_find_item(AckItem* it, Slice group, bint* ask) noexcept nogil:
+    # Finds partition and group of one item. Sets `ask` if one is unknown and fewer than ACK_ROUNDS look-ups named it.
     # An unknown partition or group stays NULL. Requires catalog.lock.
     cdef int32_t id = 0
     if it.partition_id == ACK_PARTITION_UNREAD:
@@ -118,7 +129,7 @@ cdef void ack_find_item(AckItem* it, Slice group, bint asked, bint* ask) noexcep
     if it.partition_id == ACK_PARTITION_NONE:
         return
     it.partition = catalog_ids(it.partition_id, group, &it.group)
-    if it.group == NULL and not asked:
+    if it.group == NULL and it.asked < ACK_ROUNDS:
         ask[0] = True
 
 cdef inline bint ack_item_removed(AckItem* it) noexcept nogil:
@@ -135,15 +146,19 @@ cdef void ack_ask(Engine* e, Job* job) noexcept nogil:
             ack_ask_item(e, &j.req.items[i], j.req.group)
 
 cdef void ack_ask_item(Engine* e, AckItem* it, Slice group) noexcept nogil:
+    # Asks for the partition or group of an item. Counts it if the round names it: a round has no room for all items of
+    # a large request.
     cdef Group* g
     cdef Partition* p
-    if it.partition_id <= 0:
+    cdef bint asked = False
+    if it.partition_id <= 0 or it.asked >= ACK_ROUNDS or e.round.room == 0:
         return
     p = catalog_ids(it.partition_id, group, &g)
     if p == NULL:
-        ask_names(e, ASK_NAMES, group, group, it.partition_id)
+        asked = ask_names(e, ASK_NAMES, group, group, it.partition_id)
     elif g == NULL:
-        ask_names(e, ASK_GROUPS, p.queue.name, group, p.queue.id)
+        asked = ask_names(e, ASK_GROUPS, p.queue.name, group, p.queue.id)
+    it.asked += asked
 
 # ---- the statement ---------------------------------------------------------------------------------------------------
 # A (partition, group) occurs once in all calls in flight; further rows for it wait for the end of that call. So the
@@ -328,7 +343,7 @@ cdef void ack_call_done(Call* c, PGresult* res, int outcome) noexcept nogil:
     if PQntuples(res) and pg_int4(res, 0, ACK_ORD) < 0:
         while c.jobs.first != NULL:
             j = <AckJob*>joblist_take(&c.jobs)
-            j.asked = 0
+            ack_ask_anew(j)
             joblist_add(&e.wait_reload, &j.job)
         catalog_want_reload(e.worker)
         return

@@ -3,16 +3,24 @@
 # claim requires that the cursor stands where the book expects, without a lease (queend.claim). After a refused claim
 # the pop takes the full way (deliver/popcall) with the same candidates. Owner: the worker. Locks: book.lock.
 
+cdef enum:
+    WOKEN_TURN = 256          # woken waiters that a turn tries
+    WOKEN_ANY = 16            # as many of these as one that asks for a namespace: it looks at all queues
+
 # ---- choice of the statement -----------------------------------------------------------------------------------------
 
 cdef void claimcall_drain(Engine* e) noexcept nogil:
-    # Woken waiters choose candidates first; then calls are sent while permits and slots last.
-    cdef Job* j
+    # Woken waiters choose candidates first, in turns; then calls are sent while permits and slots last.
+    cdef PopJob* j
     cdef int n = e.woken.n
-    while n > 0:
+    cdef int left = WOKEN_TURN
+    while n > 0 and left > 0:
         n -= 1
-        j = joblist_take(&e.woken)
-        pop_try(e.worker, <PopJob*>j)
+        j = <PopJob*>joblist_take(&e.woken)
+        left -= WOKEN_ANY if j.any_queue else 1
+        pop_try(e.worker, j)
+    if n > 0:
+        uv_async_send(&e.worker.inbox.wake)       # the rest with the next turn, which comes at once
     if not slotpool_ready(e.slots):
         leasedack_expire(e)
         popcall_expire(e)

@@ -79,8 +79,8 @@ cdef void tx_resolve(Engine* e, Job* job) noexcept nogil:
     uv_rwlock_rdlock(&catalog.lock)
     if j.job.incarnation != catalog.incarnation:
         j.job.incarnation = catalog.incarnation
+        tx_ask_anew(j)
         j.job.tries = 0
-        j.asked = False
         j.cleared = False
     for i in range(j.req.n):
         op = &j.req.ops[i]
@@ -91,7 +91,7 @@ cdef void tx_resolve(Engine* e, Job* job) noexcept nogil:
                 missing = True
         else:
             op.ack.partition_id = ACK_PARTITION_UNREAD
-            ack_find_item(op.ack, op.ack.group_name, j.asked, &ask)
+            ack_find_item(op.ack, op.ack.group_name, &ask)
             if lacks == NULL and not gate_ack(j.job.r, op.ack, op.ack.group_name):
                 lacks = op.ack
     uv_rwlock_rdunlock(&catalog.lock)
@@ -111,7 +111,6 @@ cdef void tx_resolve(Engine* e, Job* job) noexcept nogil:
         return
     if ask:
         j.job.tries += 1
-        j.asked = j.job.tries >= ACK_ROUNDS
         joblist_add(&e.resolving, &j.job)
         return
     for i in range(j.req.n):
@@ -133,6 +132,13 @@ cdef void tx_resolve(Engine* e, Job* job) noexcept nogil:
     if catalog.n_sealed and not sealing_tx(e.worker, j):
         return
     job_queue(&j.job, &e.txs.jobs)
+
+cdef void tx_ask_anew(TxJob* j) noexcept nogil:
+    # Lets the partitions and groups of all acknowledgments be looked up again.
+    cdef int i
+    for i in range(j.req.n):
+        if j.req.ops[i].kind == TX_ACK:
+            j.req.ops[i].ack.asked = 0
 
 cdef bint tx_refusable(TxJob* j) noexcept nogil:
     # Returns True if the database may refuse the transaction. It cannot if all operations push to partitions that do

@@ -272,7 +272,7 @@ cdef void txcall_end(TxCall* call, int fault) noexcept nogil:
         tx_answer(j, fault)
 
 cdef void txcall_stale(Engine* e, TxJob* j) noexcept nogil:
-    j.asked = False
+    tx_ask_anew(j)
     joblist_add(&e.wait_reload, &j.job)
     catalog_want_reload(e.worker)
 
@@ -292,16 +292,20 @@ cdef void txcall_lost(TxCall* call) noexcept nogil:
     job_queue(&j.job, &e.txs.jobs)
 
 cdef void txcall_recovered(TxCall* call, PGresult* res) noexcept nogil:
-    # Ends a transaction with a lost answer. If all its items are stored, it was done. If no item is stored, it is sent
-    # again and every id is looked up.
+    # Ends a transaction with a lost answer. If it stored its items, it was done. If it did not, it is sent again and
+    # every id is looked up.
     cdef TxJob* j = call.job
     cdef TxOp* op
     cdef int i
+    cdef int stored = txcall_stored(j, res)
+    if stored == STORED_UNKNOWN:
+        job_refuse(&j.job, 503, TX_IN_DOUBT)
+        return
     j.doubt = False
-    if PQntuples(res) == 0 and j.fault:
+    if stored == STORED_NOT and j.fault:
         tx_answer(j, j.fault - TX_FAULTS)
         return
-    if PQntuples(res) == 0:
+    if stored == STORED_NOT:
         j.check_ids = True
         tx_resolve(call.base.engine, &j.job)
         return
@@ -312,6 +316,36 @@ cdef void txcall_recovered(TxCall* call, PGresult* res) noexcept nogil:
         if op.kind == TX_ACK and op.ack.partition != NULL:
             op.ack.code = ACKED_OK | (ACKED_DLQ if ACK_FAILED <= op.ack.status <= ACK_DLQ else 0)
     tx_answer(j, TX_DONE)
+
+# An id that the daemon made belongs to this transaction alone. An id of the client may be in the log by an earlier
+# push; then the transaction was refused. So if all ids are of the client, records that are older than the request do
+# not count. They are older if they were stored 1 s before it. Within that second clocks may differ: a clock was set
+# back, or a standby with a slower one took over. Records that another client stores under the same ids while this
+# request is served count as stored by the transaction. The strict form, 503 for all ids of clients, would leave each
+# client that makes its ids itself without an answer. Transactions with the same id are repeats (docs/transactions.md).
+
+cdef enum TxStored:
+    STORED_NOT = 0
+    STORED_HERE               # by this transaction
+    STORED_UNKNOWN            # perhaps by an earlier push
+
+cdef enum:
+    STORED_BEFORE_US = 1000000
+
+cdef int txcall_stored(TxJob* j, PGresult* res) noexcept nogil:
+    # Returns STORED_* by the rows of queend.pushed. The database's time of the request is a lower bound (pg/dbclock).
+    cdef int64_t begun = dbclock_at(j.job.born_us)
+    cdef int64_t stored
+    cdef int i
+    if PQntuples(res) == 0:
+        return STORED_NOT
+    for i in range(j.req.n):
+        if j.req.ops[i].kind == TX_PUSH and j.req.ops[i].push.id_kind == ID_MADE:
+            return STORED_HERE
+    stored = pg_int8(res, 0, PUSHED_CREATED_AT)
+    if stored >= begun:
+        return STORED_HERE
+    return STORED_NOT if stored < begun - STORED_BEFORE_US else STORED_UNKNOWN
 
 cdef void txcall_error(TxCall* call, PGresult* res) noexcept nogil:
     # Handles an error of the server: nothing took effect.

@@ -29,6 +29,7 @@ cdef struct Spool:
     uint64_t number           # of the newest segment ever
     Table waiting             # partition key → records in the buffer (as a pointer)
     uint64_t seed
+    Table charged             # key of a client's address → bytes it has added (as a pointer) since the buffer was empty
     SpoolWrite write
     bint writing
     Buf gather                # bytes of the next write
@@ -69,6 +70,7 @@ cdef void spool_open(const char* dir, int64_t limit, int per_file, int chunk, in
     spool.pause_us = <int64_t>pause_ms * 1000
     spool.number = <uint64_t>clock_wall_us()
     table_init(&spool.waiting)
+    table_init(&spool.charged)
     uuid_open(&g)
     spool.seed = g.state
     spool.gate = GATE_SHUT    # until the engine sets it
@@ -88,6 +90,7 @@ cdef void spool_close() noexcept nogil:
     buf_free(&spool.step.bytes)
     buf_free(&spool.step.bad)
     table_free(&spool.waiting)
+    table_free(&spool.charged)
     memset(&spool, 0, sizeof(Spool))
 
 cdef void spool_free(SpoolSegment* s) noexcept nogil:
@@ -170,10 +173,14 @@ cdef void spool_drop() noexcept nogil:
 
 # ---- writing ---------------------------------------------------------------------------------------------------------
 
+cdef inline int64_t spool_size() noexcept nogil:
+    # Returns the bytes of all records, those not yet written included.
+    cdef int64_t flying = <int64_t>spool.write.bytes.len if spool.writing else 0
+    return spool.bytes + <int64_t>spool.gather.len + flying
+
 cdef inline bint spool_room() noexcept nogil:
     # Returns True if the gathered records fit within the limit.
-    cdef int64_t flying = <int64_t>spool.write.bytes.len if spool.writing else 0
-    return spool.bytes + <int64_t>spool.gather.len + flying <= spool.limit
+    return spool_size() <= spool.limit
 
 cdef void spool_write_begin(uv_loop_t* loop, uv_after_work_cb done) noexcept nogil:
     # Writes all gathered records with one write and one fsync; records gathered meanwhile share the next. Requires that

@@ -109,7 +109,11 @@ cdef struct Polling:
     int pin                   # pin of `scanning`
     Found* found              # rows whose partitions are not all known by name yet
     int n_found
+    int n_applied             # of these, in the book already
+    bint applying             # the others follow, a slice a turn
+    bint incomplete           # some could not be applied: the look or page is read again
     int finding               # FIND_*
+    bint forgotten            # the worker has met another server since the statement in flight was sent
     int64_t pause_until       # of the scan, monotonic: set after a server error
     int64_t cleanings         # the catalog's cleanings when `found` was asked for
     uint64_t snapshot  # hash of the snapshot of the last look: an equal hash means that nothing was committed since
@@ -148,7 +152,8 @@ cdef struct Polling:
 cdef enum SpillWhy:
     SPILL_KEPT = 0
     SPILL_FULL = 1
-    SPILL_FAILED = 2
+    SPILL_SHARE = 2           # the client's address has its share; others go on
+    SPILL_FAILED = 3
 
 cdef struct AdoptMsg:
     InboxMsg msg

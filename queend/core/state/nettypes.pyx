@@ -45,7 +45,9 @@ cdef struct Request:
     Buf out                   # the whole answer
     size_t out_room           # unused bytes before `out` in its memory (reply_large)
     int64_t charged           # bytes of the answer in the budget (net/budget)
-    int64_t arriving          # bytes of its body in the budget of incomplete requests (net/offload, net/unpack)
+    # bytes of its body in the budget of incomplete requests (net/held, net/offload, net/unpack)
+    int64_t arriving
+    int64_t arriving_share    # part of these that counts for the address of its connection
     int64_t held              # bytes of its arena in the worker's budget (net/held)
     uint8_t coding            # CODING_* of the received body
     int64_t unpacks_to        # most bytes that the unpacked body may have
@@ -105,7 +107,7 @@ cdef enum:
 cdef struct ClientAddress:    # of one or more clients (net/budget)
     uint64_t key              # budget_key
     int connections           # guarded by budget.lock; the next sums, of its connections, are atomic
-    int64_t arriving          # Conn.arriving
+    int64_t arriving          # Conn.arriving, and Request.arriving_share of their requests
     int64_t untaken           # Conn.untaken
     int64_t long_polls        # Conn.long_polls
     int64_t parts             # Feed.parts_held
@@ -202,7 +204,8 @@ cdef struct Conn:
     uint8_t admitted          # the token of the next request was just verified
     uint8_t asked             # requests taken so far, at most ASKED_MANY
     uint8_t ended             # closes after the last due answer; takes no more requests
-    uint8_t beside            # its last request is read off the loop (net/offload)
+    # its last request is read off the loop (net/offload), or waits for its token (bridge): the next request waits
+    uint8_t last_is_away
     uint8_t waits_room        # it is in the list of connections that wait for room (net/held)
     uint8_t has_room          # it waited there, and its large request may now be read
     LocalAddress* address     # of the client; counts this connection

@@ -199,6 +199,7 @@ cdef struct Feed:
     int silences              # heartbeats since the client was last heard
     bint half                 # a frame was incomplete at the last heartbeat
     bint parted               # a fragmented message has begun
+    bint frame_refused        # a frame found no room (net/budget): the stream is closed, and its input is not read
     Buf parts
     int64_t parts_held        # bytes of `parts`, in the budget of all connections
     int64_t parts_until       # monotonic: the stream ends if the message is incomplete then

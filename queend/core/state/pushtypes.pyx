@@ -68,6 +68,7 @@ cdef struct PushJob:
     bint unreached            # the database was unreachable for its look-ups
     bint spilled              # some items go to the failover buffer (failover/spill)
     uint8_t spill_why
+    uint64_t spill_address    # the client's address (budget_key), 1 if it is not known
     int spill_error           # errno of SPILL_FAILED
     int64_t held_until        # waits for older records of its partitions until then (monotonic)
     bint unsealed             # an item could not be encrypted
@@ -107,7 +108,7 @@ cdef struct PushPartition:
     PushItem* last
     int breadth               # see PushBatch
     int n
-    size_t bytes
+    size_t bytes              # of payload; of framed runs as they came, compressed
     unsigned char[16] lo
     unsigned char[16] hi
     bint has_v7

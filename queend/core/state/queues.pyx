@@ -150,6 +150,7 @@ cdef struct Group:
     SharedFlag paused         # its pops find nothing; pops that may wait are parked (deliver/popend)
     Queue* queue
     Group* next               # in the queue's list, or in the list of groups retired with it
+    Group* prev               # in the queue's list
     Group* same_hash
     Slice name
     # All fields below are guarded by book.lock.

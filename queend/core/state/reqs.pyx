@@ -264,6 +264,7 @@ cdef struct AckItem:
     int32_t partition_id      # or ACK_PARTITION_*
     uint8_t status            # AckStatus
     uint8_t code
+    uint8_t asked             # look-ups that named its partition or group, at most ACK_ROUNDS
     bint has_lease
     bint lease_bad            # the given lease is no valid UUID, so it matches no lease
     bint done

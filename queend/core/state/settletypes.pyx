@@ -17,7 +17,7 @@ cdef enum Acked:
 cdef enum:
     CALL_ACKS = 5000          # records of a worker in flight, in all calls together
     CALL_LOOKS = 1000         # requests that one call looks at; those whose cursor is in another call wait
-    # rounds of look-ups: a partition of an unknown queue, the catalog, the partition again, its group
+    # look-ups for one item: a partition of an unknown queue, the catalog, the partition again, its group
     ACK_ROUNDS = 4
 
 # ---- acknowledgments -------------------------------------------------------------------------------------------------
@@ -26,7 +26,6 @@ cdef struct AckJob:
     Job job
     AckReq req
     int pending               # items without a result
-    int asked                 # rounds of look-ups so far
     LeasedAck* leased         # one per lease, if the request needs no look into the log
     int n_leased
     int64_t version           # of the catalog that its names were resolved by
@@ -55,7 +54,6 @@ cdef struct LeasedAck:
 cdef struct TxJob:
     Job job
     TxReq req
-    bint asked
     # checked without a refusal: missing names may be created
     bint cleared
     bint limited              # pushes to a bounded queue

@@ -44,16 +44,18 @@ def bring(source: Source, target: Target, everything: bool, only: list[str], com
         raise ImportRefused(f"there is no queue {', '.join(missing)}")
     if there := target.known([one.name for one in wanted]):
         raise ImportRefused(f"these queues already exist and were not created by an import: {', '.join(there)}")
+    for queue in wanted:
+        _names(1, queue.name, *(one.name for one in source.groups(queue)))
+        for page, _ in source.partitions(queue):
+            _names(0, *(one.name for one in page))
     summary = Summary()
     for queue in wanted:
         groups = source.groups(queue)
-        _names(queue.name, *(one.name for one in groups))
         ids = target.queue(queue, groups)
         summary.queues += 1
         summary.groups += len(groups)
         before = summary.messages
         for page, cursors in source.partitions(queue):
-            _names(*(one.name for one in page))
             progress = target.partitions(queue.name, page)
             for part in page:
                 low = BEGINNING if everything else lowest(groups, cursors[part.id])
@@ -84,9 +86,9 @@ def _start(group: Any) -> Place:
     return BEGINNING if group.start_us is None else (EPOCH + timedelta(microseconds=group.start_us), ZERO)
 
 
-def _names(*names: str) -> None:
-    if long := [name for name in names if not 0 < len(name.encode()) <= NAME_MOST]:
-        raise ImportRefused(f"names are limited to {NAME_MOST} bytes: {', '.join(long)}")
+def _names(least: int, *names: str) -> None:
+    if odd := [name for name in names if not least <= len(name.encode()) <= NAME_MOST]:
+        raise ImportRefused(f"names have {least} to {NAME_MOST} bytes: {', '.join(map(repr, odd))}")
 
 
 def _partition(source: Source, target: Target, progress: Any, low: Place, cursors: list[Cursor], groups: dict[str, int],
