@@ -206,7 +206,8 @@ cdef class Core:
             SSL_CTX_free(made)
             raise MemoryError()
         tlscontext_put(made)
-        tlscontext.on = True
+        if not tlscontext.on:     # workers read it, and may run
+            tlscontext.on = True
 
     def accept(self):
         """Takes connections. After a start that did not accept."""

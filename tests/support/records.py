@@ -1,8 +1,14 @@
-"""A TLS client whose encrypted bytes a test sends as it likes: in pieces, late, cut off."""
+"""A TLS client whose encrypted bytes a test sends as it likes: in pieces, late, cut off; and records that no client
+would make."""
 from __future__ import annotations
 
 import socket
 import ssl
+from pathlib import Path
+
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.hashes import SHA256, SHA384, HashAlgorithm
+from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 
 from .wait import PATIENCE
 
@@ -83,3 +89,34 @@ class Records:
         except (ssl.SSLWantReadError, ssl.SSLSyscallError):
             pass
         return self.send()
+
+
+class Sealer:
+    """Makes records of a client in TLS 1.3 itself (RFC 8446), with the secrets of a session that has sent `sent`
+    records of data. log: the session's keylog_filename."""
+
+    def __init__(self, log: Path, cipher: str, sent: int = 0):
+        lines = [line.split() for line in log.read_text().splitlines()]
+        self.secret = bytes.fromhex([line[2] for line in lines if line[0] == "CLIENT_TRAFFIC_SECRET_0"][-1])
+        self.hash: HashAlgorithm = SHA384() if cipher.endswith("SHA384") else SHA256()
+        self.size = 32 if "256_GCM" in cipher else 16
+        self.sent = sent
+
+    def _derived(self, label: str, size: int) -> bytes:
+        name = b"tls13 " + label.encode()
+        info = size.to_bytes(2, "big") + bytes([len(name)]) + name + b"\0"
+        return HKDFExpand(self.hash, size, info).derive(self.secret)
+
+    def record(self, kind: int, plain: bytes) -> bytes:
+        """One record; kind: 22 for a message of the handshake, 23 for data."""
+        number = int.from_bytes(self._derived("iv", 12), "big") ^ self.sent
+        self.sent += 1
+        head = b"\x17\x03\x03" + (len(plain) + 17).to_bytes(2, "big")
+        return head + AESGCM(self._derived("key", self.size)).encrypt(number.to_bytes(12, "big"),
+                                                                       plain + bytes([kind]), head)
+
+    def new_keys(self) -> bytes:
+        """A KeyUpdate that asks the server for one of its own."""
+        made = self.record(22, b"\x18\0\0\1\1")
+        self.secret, self.sent = self._derived("traffic upd", self.hash.digest_size), 0
+        return made

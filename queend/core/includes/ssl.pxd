@@ -55,8 +55,10 @@ cdef extern from "<openssl/x509v3.h>" nogil:
         pass
     ctypedef struct GENERAL_NAME:
         pass
+    unsigned long X509_V_FLAG_PARTIAL_CHAIN
     int NID_subject_alt_name, NID_commonName, GEN_URI, GEN_DNS, GEN_EMAIL, X509_V_OK
     void X509_free(X509* x)
+    int X509_STORE_set_flags(X509_STORE* s, unsigned long flags)
     int X509_STORE_add_cert(X509_STORE* s, X509* x)
     X509_NAME* X509_get_subject_name(const X509* x)
     int X509_NAME_get_index_by_NID(X509_NAME* name, int nid, int after)
@@ -83,7 +85,7 @@ cdef extern from "<openssl/ssl.h>" nogil:
     int TLS1_2_VERSION, SSL_MODE_RELEASE_BUFFERS, SSL_MODE_NO_AUTO_CHAIN, SSL_SESS_CACHE_OFF, SSL_VERIFY_PEER
     int SSL_VERIFY_FAIL_IF_NO_PEER_CERT, SSL_ERROR_NONE, SSL_ERROR_WANT_READ, SSL_ERROR_ZERO_RETURN, SSL_ERROR_SSL
     int SSL_TLSEXT_ERR_OK, SSL_TLSEXT_ERR_ALERT_FATAL, OPENSSL_NPN_NEGOTIATED, SSL_R_CERTIFICATE_VERIFY_FAILED
-    uint64_t SSL_OP_NO_RENEGOTIATION, SSL_OP_NO_COMPRESSION
+    uint64_t SSL_OP_NO_RENEGOTIATION, SSL_OP_NO_COMPRESSION, SSL_OP_NO_TICKET
     const SSL_METHOD* TLS_server_method()
     SSL_CTX* SSL_CTX_new(const SSL_METHOD* m)
     void SSL_CTX_free(SSL_CTX* c)
@@ -91,6 +93,7 @@ cdef extern from "<openssl/ssl.h>" nogil:
     int SSL_CTX_set_min_proto_version(SSL_CTX* c, int version)
     uint64_t SSL_CTX_set_options(SSL_CTX* c, uint64_t options)
     long SSL_CTX_set_mode(SSL_CTX* c, long mode)
+    long SSL_CTX_set_max_cert_list(SSL_CTX* c, long most)
     long SSL_CTX_set_session_cache_mode(SSL_CTX* c, long mode)
     int SSL_CTX_set_session_id_context(SSL_CTX* c, const unsigned char* p, unsigned int n)
     int SSL_CTX_set_num_tickets(SSL_CTX* c, size_t n)
@@ -116,6 +119,7 @@ cdef extern from "<openssl/ssl.h>" nogil:
     int SSL_read_ex(SSL* s, void* p, size_t n, size_t* got)
     int SSL_write_ex(SSL* s, const void* p, size_t n, size_t* written)
     int SSL_shutdown(SSL* s)
+    int SSL_version(const SSL* s)
     int SSL_pending(const SSL* s)
     int SSL_get_error(const SSL* s, int outcome)
     int SSL_session_reused(const SSL* s)

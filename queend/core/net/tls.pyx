@@ -5,11 +5,11 @@
 # handshakes.
 
 cdef enum:
-    TLS_TURN_SHAKES = 8       # reads of handshakes in a turn; an RSA signature of 2048 bits takes 0.7 ms
+    TLS_TURN_US = 5000        # time for handshakes in a turn; an RSA signature of 4096 bits takes 4 ms
     TLS_TOLD_US = 60000000    # at most one line about failed handshakes in this time
     TLS_HANDSHAKE = 22        # first byte of a record of a handshake
 
-# A fatal alert, internal_error: for a client that is refused before its handshake.
+# A fatal alert, internal_error: for a client that is refused without OpenSSL.
 cdef const char* TLS_REFUSED = b"\x15\x03\x03\x00\x02\x02\x50"
 cdef enum:
     TLS_REFUSED_SIZE = 7
@@ -118,19 +118,23 @@ cdef int tls_bio_read(BIO* b, char* out, int n) noexcept nogil:
         return -1
     if <size_t>n > room.left:
         n = <int>room.left
+    if not tls_frame(t, room.at, n):
+        t.too_large = True
+        return -1             # the handshake fails
     memcpy(out, room.at, n)
-    tls_frame(t, room.at, n)
     room.at += n
     room.left -= n
     return n
 
-cdef void tls_frame(Tls* t, const char* p, int n) noexcept nogil:
-    # Notes how much of the current record is still to come.
+cdef bint tls_frame(Tls* t, const char* p, int n) noexcept nogil:
+    # Notes how much of the current record is still to come. Returns False if a message of the handshake is too large.
     cdef int k
     while n:
         if t.record_left:
             k = min(n, t.record_left)
             t.record_left -= k
+            if t.phase == TLS_SHAKING and t.header[0] == TLS_HANDSHAKE and not tls_message(t, p, k):
+                return False
         else:
             k = min(n, 5 - t.header_got)
             memcpy(t.header + t.header_got, p, k)
@@ -140,9 +144,35 @@ cdef void tls_frame(Tls* t, const char* p, int n) noexcept nogil:
                 t.record_left = t.header[3] << 8 | t.header[4]
         p += k
         n -= k
+    return True
+
+cdef bint tls_message(Tls* t, const char* p, int n) noexcept nogil:
+    # Notes how much of the current plain message is still to come. Returns False if it is too large: OpenSSL makes
+    # room for 128 KiB of a ClientHello once its length has come. After the ClientHello, the messages of TLS 1.2 have
+    # lower bounds.
+    cdef int k
+    if SSL_version(t.ssl) == TLS1_2_VERSION:
+        return True
+    while n:
+        if t.message_left:
+            k = min(n, t.message_left)
+            t.message_left -= k
+        else:
+            k = 1
+            t.message[t.message_got] = p[0]
+            t.message_got += 1
+            if t.message_got == 4:
+                t.message_got = 0
+                t.message_left = t.message[1] << 16 | t.message[2] << 8 | t.message[3]
+                if t.message_left > TLS_MESSAGE_MOST:
+                    return False
+        p += k
+        n -= k
+    return True
 
 cdef int tls_bio_write(BIO* b, const char* p, int n) noexcept nogil:
-    # Takes encrypted bytes of OpenSSL. The caller of OpenSSL has made sure that there is room.
+    # Takes encrypted bytes of OpenSSL. There is room for a round of answers (TLS_OUTPUT). What the session makes by
+    # itself for one read may be more, if the client asks for thousands of new keys: then the session fails.
     cdef TlsRoom* room = (<Tls*>BIO_get_data(b)).worker.tls
     BIO_clear_retry_flags(b)
     if room.used + n > TLS_OUTPUT:
@@ -162,11 +192,13 @@ cdef void tls_on_alloc(uv_handle_t* handle, size_t suggested, uv_buf_t* buf) noe
     # A length of 0: this turn has read enough, or has done enough handshakes; conn_on_read then gets UV_ENOBUFS.
     cdef Conn* c = <Conn*>handle.data
     buf.base = c.worker.tls.input
-    if c.tls.phase != TLS_SHAKING:
+    if c.tls.phase == TLS_SHAKING:
+        buf.len = TLS_RECORD if tls_may_shake(c) else 0
+    elif c.large and c.mode == READ_HEAD:
+        buf.len = conn_read_most(c, TLS_RECORD_MOST)     # the rest is decrypted to the place of its body
+    else:
         # with the rest of an incomplete record, the plain bytes fit into the worker's input
         buf.len = conn_read_most(c, INPUT_SIZE - TLS_RECORD_MOST)
-    else:
-        buf.len = TLS_RECORD if c.worker.turn_shakes < TLS_TURN_SHAKES else 0
 
 cdef void tls_on_read(uv_stream_t* stream, ssize_t got, const uv_buf_t* buf) noexcept nogil:
     cdef Conn* c = <Conn*>stream.data
@@ -174,11 +206,16 @@ cdef void tls_on_read(uv_stream_t* stream, ssize_t got, const uv_buf_t* buf) noe
     cdef TlsRoom* room = c.worker.tls
     if got < 0 and got != UV_ENOBUFS:
         tls_left(c)
+    if got == UV_ENOBUFS and t.phase == TLS_SHAKING:
+        tls_wait(c)
+        return
     if got <= 0 or c.state >= CONN_LINGER:
         conn_on_read(stream, got, buf)
         return
-    if t.phase >= TLS_ENDED:
-        return                # after its close_notify the client has nothing to say
+    if t.phase >= TLS_ENDED or c.mode == READ_NOTHING:
+        # after its close_notify or its last request the client has nothing to say
+        c.worker.counters.bytes_in += <size_t>got
+        return
     room.at = buf.base
     room.left = <size_t>got
     room.used = 0             # nothing of another connection
@@ -195,20 +232,27 @@ cdef void tls_on_read(uv_stream_t* stream, ssize_t got, const uv_buf_t* buf) noe
     if t.phase == TLS_ENDED and not c.paused:     # else after the requests that are held back (conn_resume)
         conn_on_eof(c)
         return
-    if c.arriving or tls_incomplete(t):
+    if c.mode != READ_NOTHING and (c.arriving or c.head.cap > ARRIVING_FREE or tls_incomplete(t)):
         budget_account(c)
-    if c.out_pending > OUT_MAX and not c.paused:
+    if c.state < CONN_LINGER and conn_output_full(c):
         conn_pause(c)
     conn_settle(c)
 
 cdef void tls_take(Conn* c) noexcept nogil:
-    # Decrypts what has come, piece by piece, each to the place where the connection wants it.
+    # Decrypts what has come, piece by piece, each to the place where the connection wants it. Once the connection is
+    # paused, the rest is kept. What the session wrote by itself is sent before other code runs.
     cdef Tls* t = c.tls
     cdef uv_buf_t place
     cdef size_t n
-    while c.state < CONN_LINGER:
+    while c.state < CONN_LINGER and c.mode != READ_NOTHING:
+        if c.paused and c.mode != READ_FIXED:
+            tls_keep(c)
+            break
         conn_place(c, &place)
         n = tls_decrypt(t, place.base, place.len)
+        if not tlswrite_send(c):
+            conn_close(c)
+            return
         if n:
             conn_on_read(<uv_stream_t*>&c.tcp, <ssize_t>n, &place)
         if n < place.len:
@@ -217,12 +261,26 @@ cdef void tls_take(Conn* c) noexcept nogil:
         tlswrite_last(c)      # the alert
         conn_close(c)
 
+cdef void tls_keep(Conn* c) noexcept nogil:
+    # Keeps what has come for the time when the connection goes on (conn_resume).
+    cdef size_t room = c.worker.tls.left + <size_t>SSL_pending(c.tls.ssl)
+    cdef size_t n
+    if room == 0:
+        return
+    if not buf_room(&c.head, room):
+        conn_close(c)
+        return
+    n = tls_decrypt(c.tls, c.head.data + c.head.len, room)
+    c.head.len += n
+    c.worker.counters.bytes_in += n
+
 cdef size_t tls_decrypt(Tls* t, char* out, size_t room) noexcept nogil:
     # Returns the plain bytes, less than `room` if there are no more; then the phase tells whether the session goes on.
     cdef size_t n = 0
     cdef size_t got = 0
     cdef int error
     while n < room and (t.worker.tls.left or SSL_pending(t.ssl)):
+        ERR_clear_error()     # of others: SSL_get_error would blame the session
         if SSL_read_ex(t.ssl, out + n, room - n, &got) == 1:
             n += got
             continue
@@ -242,18 +300,24 @@ cdef bint tls_shake(Conn* c) noexcept nogil:
     # Goes on with the handshake. Returns True once it is complete. A failed one ends the connection.
     cdef Tls* t = c.tls
     cdef Worker* w = c.worker
+    cdef int64_t began
     cdef int error
+    t.waited = False
     if not t.begun:
         t.begun = True
         if w.tls.at[0] != TLS_HANDSHAKE:
             tls_refuse_other(c, b'A' <= w.tls.at[0] <= b'Z')
             return False
+        budget_account(c)     # closes the connection if there is no room
+        if c.state >= CONN_LINGER:
+            return False
         if not tls_begin(t):
             tls_failed(c, b"out of memory")
             conn_close(c)
             return False
-    w.turn_shakes += 1
+    began = clock_mono_us()
     error = SSL_get_error(t.ssl, SSL_do_handshake(t.ssl))
+    tls_shaken(w, clock_mono_us() - began)
     if error == SSL_ERROR_NONE:
         t.phase = TLS_OPEN
         w.counters.tls_handshakes += 1
@@ -264,11 +328,47 @@ cdef bint tls_shake(Conn* c) noexcept nogil:
         return True
     if error == SSL_ERROR_WANT_READ:
         return False
-    tls_failed(c, tls_reason(t))
-    tlswrite_last(c)          # the alert
+    if t.too_large:
+        ERR_clear_error()
+        tls_failed(c, b"a message of the handshake is larger than 16 KiB")
+        tls_alert(c)
+    else:
+        tls_failed(c, tls_reason(t))
+        tlswrite_last(c)      # the alert
     t.phase = TLS_CLOSED
     conn_linger(c)
     return False
+
+# Handshakes of a turn have TLS_TURN_US; then those that go on wait for later turns, in order. New ones go behind them.
+
+cdef inline bint tls_may_shake(const Conn* c) noexcept nogil:
+    cdef const Worker* w = c.worker
+    return w.turn_shake_us < TLS_TURN_US and (c.tls.waited or w.waits_shakes.first == NULL)
+
+cdef inline void tls_wait(Conn* c) noexcept nogil:
+    # One whose turn had no time left goes before the others.
+    if c.tls.waited:
+        worker_waits_put(c, &c.worker.waits_shakes)
+    else:
+        worker_waits_add(c, &c.worker.waits_shakes)
+    c.tls.waited = True
+    c.in_pieces = True        # its time goes on
+    conn_pause(c)
+
+cdef inline void tls_shaken(Worker* w, int64_t us) noexcept nogil:
+    # Counts the time of a read that went on with a handshake.
+    w.turn_shake_us += us
+    w.shake_us += (us - w.shake_us) // 8 if w.shake_us else us
+
+cdef inline int tls_turn_shakes(const Worker* w) noexcept nogil:
+    # Returns how many of the handshakes that wait go on in this turn.
+    return <int>max(1, TLS_TURN_US // max(w.shake_us, 100))
+
+cdef void tls_alert(Conn* c) noexcept nogil:
+    cdef uv_buf_t out
+    out.base = <char*>TLS_REFUSED
+    out.len = TLS_REFUSED_SIZE
+    uv_try_write(<uv_stream_t*>&c.tcp, &out, 1)
 
 cdef void tls_refuse_other(Conn* c, bint plain) noexcept nogil:
     # Refuses a client that speaks another protocol. plain: it seems to be HTTP, and is answered in plain text.

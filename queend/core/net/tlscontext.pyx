@@ -82,6 +82,9 @@ cdef SSL_CTX* tlscontext_new(Slice certificate, Slice key, Slice authorities, bi
         return NULL
     if authorities.n:
         SSL_CTX_set_verify(c, SSL_VERIFY_PEER | (SSL_VERIFY_FAIL_IF_NO_PEER_CERT if required else 0), NULL)
+        # a resumed session would be that of a certificate that has expired meanwhile
+        SSL_CTX_set_options(c, SSL_OP_NO_TICKET)
+        SSL_CTX_set_num_tickets(c, 0)
     return c
 
 cdef bint tlscontext_rules(SSL_CTX* c) noexcept nogil:
@@ -96,6 +99,7 @@ cdef bint tlscontext_rules(SSL_CTX* c) noexcept nogil:
     SSL_CTX_set_options(c, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION)
     # an idle connection gives its buffers back; the server's chain is what its file has
     SSL_CTX_set_mode(c, SSL_MODE_RELEASE_BUFFERS | SSL_MODE_NO_AUTO_CHAIN)
+    SSL_CTX_set_max_cert_list(c, TLS_MESSAGE_MOST)
     SSL_CTX_set_session_cache_mode(c, SSL_SESS_CACHE_OFF)
     SSL_CTX_set_num_tickets(c, 1)
     SSL_CTX_set_alpn_select_cb(c, tlscontext_protocol, NULL)
@@ -144,10 +148,11 @@ cdef bint tlscontext_key(SSL_CTX* c, Slice text) noexcept nogil:
     return good
 
 cdef bint tlscontext_authorities(SSL_CTX* c, Slice text) noexcept nogil:
-    # Trusts the certificates, and names them to clients, which choose their own certificate by that.
+    # Trusts the certificates, and names them to clients, which choose their own certificate by that. An authority need
+    # not be a root.
     cdef BIO* b = BIO_new_mem_buf(text.p, <int>text.n)
     cdef X509* x = PEM_read_bio_X509(b, NULL, tlscontext_no_password, NULL) if b != NULL else NULL
-    cdef bint good = x != NULL
+    cdef bint good = (x != NULL and X509_STORE_set_flags(SSL_CTX_get_cert_store(c), X509_V_FLAG_PARTIAL_CHAIN) == 1)
     while good and x != NULL:
         good = X509_STORE_add_cert(SSL_CTX_get_cert_store(c), x) == 1 and SSL_CTX_add_client_CA(c, x) == 1
         X509_free(x)

@@ -103,6 +103,7 @@ cdef bint tlswrite_send(Conn* c) noexcept nogil:
         return False
     out.base = rest.data
     output_adopt(x, &rest)
+    x.untaken += sizeof(Writing)      # small records that are not taken may be many
     return output_hand(c, x, &out, 1)
 
 cdef void tlswrite_last(Conn* c) noexcept nogil:

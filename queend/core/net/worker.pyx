@@ -140,7 +140,7 @@ cdef inline void worker_turn_end(Worker* w) noexcept nogil:
     w.turn_us = 0
     w.taken_us = 0
     w.turn_pieces = 0
-    w.turn_shakes = 0
+    w.turn_shake_us = 0
 
 cdef inline void worker_defer(Conn* c) noexcept nogil:
     # Lets the connection, whose bytes are kept and which is not read, go on in a later turn.
@@ -160,6 +160,14 @@ cdef void worker_waits_add(Conn* c, Waits* l) noexcept nogil:
         l.first = c
         uv_idle_start(&c.worker.between, worker_on_idle)
     l.last = c
+
+cdef inline void worker_waits_put(Conn* c, Waits* l) noexcept nogil:
+    # Adds the connection as the first one.
+    if l.first == NULL or c.wait_next != NULL:
+        worker_waits_add(c, l)
+    else:
+        c.wait_next = l.first
+        l.first = c
 
 cdef Conn* worker_waits_next(Waits* l) noexcept nogil:
     # Removes the connection that waited longest. Returns NULL if it was closed; it is freed then.
@@ -182,7 +190,9 @@ cdef void worker_on_idle(uv_idle_t* handle) noexcept nogil:
         worker_waits_serve(w, &w.waits, 1)   # goes on with it, unless it owes as many answers as it may
     worker_waits_serve(w, &w.waits_more, TURN_BYTES // INPUT_SIZE)
     worker_waits_serve(w, &w.waits_pieces, TURN_PIECES)
-    if w.waits.first == NULL and w.waits_more.first == NULL and w.waits_pieces.first == NULL:
+    worker_waits_serve(w, &w.waits_shakes, tls_turn_shakes(w))
+    if (w.waits.first == NULL and w.waits_more.first == NULL and w.waits_pieces.first == NULL
+            and w.waits_shakes.first == NULL):
         uv_idle_stop(&w.between)
 
 cdef void worker_waits_serve(Worker* w, Waits* l, int most) noexcept nogil:
@@ -353,6 +363,8 @@ cdef void worker_end(Worker* w) noexcept nogil:
         worker_waits_next(&w.waits_more)
     while w.waits_pieces.first != NULL:
         worker_waits_next(&w.waits_pieces)
+    while w.waits_shakes.first != NULL:
+        worker_waits_next(&w.waits_shakes)
     thread_close_inbox(&w.inbox)
     uv_close(<uv_handle_t*>&w.inbox.wake, worker_handle_closed)
     uv_close(<uv_handle_t*>&w.after, worker_handle_closed)

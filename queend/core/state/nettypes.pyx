@@ -133,7 +133,8 @@ cdef enum TlsPhase:
 cdef enum:
     TLS_RECORD = 16384        # most bytes that a record holds
     TLS_RECORD_MOST = 17408   # most bytes of a record with its header, rounded up; a session keeps an incomplete one
-    TLS_SHAKING_BYTES = 49152 # about what a session holds until its handshake is complete
+    TLS_SHAKING_BYTES = 81920 # most that a session holds until its handshake is complete, measured
+    TLS_MESSAGE_MOST = 16384  # most bytes of a client's first message, and of its certificates
     TLS_SUBJECT = 255         # most bytes of a subject
 
 cdef struct TlsSpans:         # plain bytes that are not encrypted yet
@@ -146,9 +147,14 @@ cdef struct Tls:              # a connection's session (net/tls)
     Worker* worker
     uint8_t phase             # TlsPhase
     bint begun                # the client has sent something
+    bint waited               # its handshake had to wait for a later turn, and may go on now
+    bint too_large            # a message of its handshake is larger than TLS_MESSAGE_MOST
     int record_left           # bytes of the record being read that are still to come
     uint8_t header_got        # bytes of the header being read
     uint8_t[5] header
+    int message_left          # bytes of the handshake's message being read that are still to come
+    uint8_t message_got       # bytes of that message's header that were read
+    uint8_t[4] message        # its header
     Writing* first            # plain answers that wait until the kernel takes those before them (net/tlswrite)
     Writing* last
     size_t waiting            # their bytes
