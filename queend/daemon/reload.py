@@ -3,6 +3,7 @@
 changes come from the file of QUEEND_CONFIG, the folder of credentials and the files of the certificate."""
 from __future__ import annotations
 
+import asyncio
 import time
 from typing import Any
 
@@ -15,7 +16,6 @@ from ..settings.messages import ConfigError, told
 from ..settings.model import Settings, is_live
 from . import hardening
 from .core_settings import changing
-from .secure import secure
 from .systemd import notify
 
 
@@ -47,6 +47,11 @@ async def _reload(settings: Settings, arguments: dict[str, Any], control: Contro
     except ValidationError as error:
         log.line("error", "reload_refused", "\n".join(told(error, Settings.model_fields)))
         return False
+    try:
+        await asyncio.to_thread(control.secured.use)
+    except ValueError as error:
+        log.line("error", "reload_refused", f"{error}; the former certificate stays in use")
+        return False
     for name in sorted(names - changed):
         log.line("warn", "setting_needs_restart", f"{name.upper()} cannot change while the daemon runs; the new value "
                                                   "takes effect at the next start")
@@ -59,10 +64,5 @@ async def _reload(settings: Settings, arguments: dict[str, Any], control: Contro
         control.core.change(**changing(settings))
         await control.changed(changed)
     control.reload()
-    try:
-        secure(control.core, settings)
-    except ValueError as error:      # the files have changed since `load` read them
-        log.line("error", "reload_refused", f"{error}; the former certificate stays in use")
-        return False
     log.line("info", "reloaded", changed=sorted(name.upper() for name in changed))
     return True

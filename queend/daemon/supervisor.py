@@ -27,6 +27,7 @@ from ..postgres.identity import identity_of
 from ..postgres.migrate import MigrationBusy, MigrationError, editions, migrate
 from ..services.buffer import Folder, FolderError, holds_messages
 from ..services.surroundings import surroundings
+from ..settings.certificates import certificates
 from ..settings.keyring import keyring
 from ..settings.model import Settings
 from ..settings.origins import origins, uses_embedded, without_effect
@@ -34,7 +35,6 @@ from . import activation, hardening
 from .address import taken
 from .core_settings import core_settings
 from .reload import reload
-from .secure import secure
 from .systemd import extend_start, notify, notify_address, watchdog_seconds
 
 DATABASE_WAIT_S = 60.0
@@ -121,6 +121,10 @@ class Supervisor:
         if not self.sockets and (why := taken(self.settings.address(), self.settings.port,
                                               self.settings.queend_listen_mode == "reuseport")):
             raise StartError(why)
+        try:
+            certificates(self.settings)
+        except ValueError as error:
+            raise StartError(str(error)) from None
         # Every parked pop is an open connection: raise the limit as far as allowed.
         _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
@@ -245,11 +249,14 @@ class Supervisor:
         try:
             folder = Folder(self.settings, identity)
             core = self.core = Core(core_settings(self.settings, local, str(folder.path or ""), self.sockets))
-            secure(core, self.settings)
-        except (FolderError, OSError, ValueError) as error:
+        except (FolderError, OSError) as error:
             raise StartError(str(error)) from None
         control = Control(self.settings, core, conninfo(
             self.settings, local, application_name="queend control", options=PAGES), folder)
+        try:
+            control.secured.use()
+        except ValueError as error:      # the files have changed since `run` read them
+            raise StartError(str(error)) from None
         control.open()
         there = identity is not None
         tasks: list[asyncio.Task] = []
@@ -274,7 +281,8 @@ class Supervisor:
                                                     "or HOST=127.0.0.1")
             tasks = [asyncio.create_task(one, name=one.__name__.lstrip("_")) for one in (
                 self._tell(bound, port, ready or not there), self._beat(), self._watch_database(),
-                self._reload(control), self._adopt(folder))]
+                self._reload(control), self._adopt(folder),
+                control.secured.watch())]
             if not there:
                 log.line("warn", "without_database",
                          "pushes go into the failover buffer until PostgreSQL is available")

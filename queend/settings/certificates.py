@@ -35,9 +35,10 @@ class Certificates:
         return f"it expires at {self.expires:%Y-%m-%d %H:%M} UTC" if self.expires - now < SOON else ""
 
 
-def certificates(settings: Settings) -> Certificates | None:
-    """Returns what the files contain now; None if the port does not speak TLS. Raises ValueError, naming the setting
-    and the file."""
+def named(settings: Settings) -> tuple[Path, Path, Path | None] | None:
+    """Returns the files of the certificate, its key and the authorities of clients; None if the port does not speak
+    TLS. Reads none of them: commands of accounts that may not read the key check the settings, too. Raises ValueError
+    if a setting lacks another one."""
     certificate, key, authorities = settings.queend_tls_cert, settings.queend_tls_key, settings.queend_tls_client_ca
     if settings.queend_tls_client_required and not authorities:
         raise ValueError("QUEEND_TLS_CLIENT_REQUIRED requires QUEEND_TLS_CLIENT_CA")
@@ -48,7 +49,14 @@ def certificates(settings: Settings) -> Certificates | None:
     if not certificate or not key:
         raise ValueError("QUEEND_TLS_CERT requires QUEEND_TLS_KEY" if certificate else
                          "QUEEND_TLS_KEY requires QUEEND_TLS_CERT")
-    return _parsed(certificate, key, authorities, settings.queend_tls_client_required)
+    return certificate, key, authorities
+
+
+def certificates(settings: Settings) -> Certificates | None:
+    """Returns what the files contain now; None if the port does not speak TLS. Raises ValueError, naming the setting
+    and the file."""
+    files = named(settings)
+    return _parsed(*files, settings.queend_tls_client_required) if files else None
 
 
 def _parsed(certificate: Path, key: Path, authorities: Path | None, required: bool) -> Certificates:
