@@ -9,6 +9,8 @@ import signal
 import socket
 import ssl
 import subprocess
+import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,7 @@ from support.certificates import Authority, Pair, trusting
 from support.cli import Cli
 from support.client import Client, ack_of, data, pop_target
 from support.daemon import Daemon
+from support.forked import PACKAGE
 from support.feed import Feed, stream_target
 from support.http import request, secure_ports
 from support.records import Records
@@ -78,11 +81,11 @@ def call(connection: http.client.HTTPSConnection, method: str, target: str, body
     return answer.status, json.loads(text) if text else None
 
 
-def openssl(daemon: Daemon, *options: object) -> str:
-    """What OpenSSL's own client tells of a handshake."""
+def openssl(daemon: Daemon, *options: object, asked: bytes = b"") -> str:
+    """What OpenSSL's own client tells of a handshake, and of the answer to what is asked."""
     done = subprocess.run(["openssl", "s_client", "-connect", f"127.0.0.1:{daemon.port}", *map(str, options)],
-                          stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
-    return done.stdout + done.stderr
+                          input=asked, capture_output=True, timeout=60)
+    return (done.stdout + done.stderr).decode(errors="replace")
 
 
 # -- clients that know nothing of us -----------------------------------------------------------------------------------
@@ -115,6 +118,64 @@ def test_the_command_line(daemon: Daemon, authority: Authority, tmp_path: Path) 
     assert done.status == 6 and "is not trusted" in done.err and "--ca" in done.err
     done = cli("status", "--url", daemon.url.replace("https", "http"))
     assert done.status == 1 and "This port speaks TLS; use an https:// URL" in done.err
+
+
+def test_the_command_line_with_a_certificate(start_daemon: Callable[..., Daemon], authority: Authority, server: Pair,
+                                             tmp_path: Path) -> None:
+    daemon = start_daemon(**settings_of(server, QUEEND_TLS_CLIENT_CA=authority.file,
+                                        QUEEND_TLS_CLIENT_REQUIRED="true"))
+    cli, own = Cli(daemon.url, tmp_path), authority.client("admin", stem="admin")
+    both = tmp_path / "admin.pem"
+    both.write_bytes(own.cert.read_bytes() + own.key.read_bytes())
+    cli.ok("status", "--ca", str(authority.file), "--cert", str(both))
+    done = cli("status", "--ca", str(authority.file))
+    assert done.status == 6 and "--cert" in done.err, done
+    done = cli("status", "--ca", str(authority.file), "--cert", "/no/such.pem")
+    assert done.status == 2 and "/no/such.pem" in done.err
+
+
+@pytest.mark.parametrize("required", ["false", "true"])
+def test_the_health_check_of_a_container(start_daemon: Callable[..., Daemon], authority: Authority, server: Pair,
+                                         tmp_path: Path, required: str) -> None:
+    """It reads the settings where the daemon does."""
+    daemon = start_daemon(**settings_of(server, QUEEND_TLS_CLIENT_CA=authority.file,
+                                        QUEEND_TLS_CLIENT_REQUIRED=required))
+    (tmp_path / "queend_tls_cert").write_text(str(server.cert))
+    (tmp_path / "queend_tls_key").write_text(str(server.key))
+    (tmp_path / "queend_tls_client_ca").write_text(str(authority.file))
+
+    def status(port: int) -> int:
+        environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(PACKAGE), "PORT": str(port),
+                       "CREDENTIALS_DIRECTORY": str(tmp_path)}
+        return subprocess.run([sys.executable, "-m", "queend.daemon.alive"], env=environment, capture_output=True,
+                              timeout=60).returncode
+
+    assert status(daemon.port) == 0
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
+    assert status(port) == 1
+
+
+def test_peers_with_certificates(start_daemon: Callable[..., Daemon], tmp_path: Path) -> None:
+    """A peer without a scheme is reached as this daemon is. Each shows its own certificate to the others."""
+    authority = Authority(readable(tmp_path))
+    pair = authority.server()
+    more = {"QUEEND_TLS_CLIENT_CA": authority.file, "QUEEND_TLS_CLIENT_REQUIRED": "true",
+            "SSL_CERT_FILE": authority.file}
+    other = start_daemon(**settings_of(pair, **more))
+    daemon = start_daemon(**settings_of(pair, **more, QUEEN_PEERS=f"localhost:{other.port}"))
+    context = trusting(authority, authority.client("admin", stem="admin"))
+    queue = "of-peers"
+    assert call(https(daemon, context), "POST", "/api/v1/push", {"items": [{"queue": queue, "payload": 1}]})[0] == 201
+    until(lambda: posts(daemon, context) > 0, "the peer is told", 20)
+
+
+def posts(daemon: Daemon, context: ssl.SSLContext) -> int:
+    connection = https(daemon, context)
+    connection.request("GET", "/metrics/prometheus")
+    text = connection.getresponse().read().decode()
+    connection.close()
+    return sum(int(float(one)) for one in re.findall(r'queen_transport_messages_total\{dir="sent"\} (\S+)', text))
 
 
 def test_the_python_client(daemon: Daemon, authority: Authority, queue: str) -> None:
@@ -204,9 +265,50 @@ def takes(daemon: Daemon, authority: Authority, suite: str) -> bool:
             return False
 
 
-def test_no_compression_and_no_weak_groups(daemon: Daemon, authority: Authority) -> None:
-    said = openssl(daemon, "-tls1_2", "-CAfile", authority.file)
-    assert "Compression: NONE" in said and "Secure Renegotiation IS supported" in said
+def test_compression_is_not_chosen(daemon: Daemon, authority: Authority) -> None:
+    """The client prefers DEFLATE. An OpenSSL that was built without it cannot choose it in any case."""
+    with Records(daemon.port, trusting(authority, maximum_version=ssl.TLSVersion.TLSv1_2)) as client:
+        hello = client.hello()
+        at = 5 + 4 + 2 + 32                      # the headers, the version, the random number
+        at += 1 + hello[at]                      # the session's id
+        at += 2 + int.from_bytes(hello[at:at + 2], "big")
+        assert hello[at:at + 2] == b"\1\0"
+        body = hello[9:at] + b"\2\1\0" + hello[at + 2:]
+        message = b"\1" + len(body).to_bytes(3, "big") + body
+        client.socket.sendall(hello[:3] + len(message).to_bytes(2, "big") + message)
+        answer = client.socket.recv(1 << 16)
+        assert answer[0] == 22 and answer[5] == 2          # ServerHello
+        at = 5 + 4 + 2 + 32
+        at += 1 + answer[at] + 2
+        assert answer[at] == 0
+
+
+SHOWN = {
+    "-tls1_2": ["New, TLSv1.2, Cipher is ECDHE-ECDSA-AES", "Server Temp Key: X25519, 253 bits", "Compression: NONE",
+                "Secure Renegotiation IS supported", "ALPN protocol: http/1.1", "Extended master secret: yes",
+                "TLS session ticket lifetime hint: 7200 (seconds)", "Verify return code: 0 (ok)"],
+    "-tls1_3": ["New, TLSv1.3, Cipher is TLS_AES_256_GCM_SHA384", "Server Temp Key: X25519, 253 bits",
+                "Compression: NONE", "ALPN protocol: http/1.1", "Early data was not sent",
+                "Post-Handshake New Session Ticket arrived", "TLS session ticket lifetime hint: 7200 (seconds)",
+                "Max Early Data: 0", "Verify return code: 0 (ok)"]}
+
+
+@pytest.mark.parametrize("version", SHOWN)
+@pytest.mark.parametrize("asks", [False, True], ids=["", "with authorities of clients"])
+def test_what_openssl_shows(start_daemon: Callable[..., Daemon], authority: Authority, server: Pair, version: str,
+                            asks: bool) -> None:
+    """The list of docs/production.md. Where certificates of clients are asked for, there are no tickets."""
+    more = {"QUEEND_TLS_CLIENT_CA": authority.file} if asks else {}
+    daemon = start_daemon(**settings_of(server, **more))
+    said = openssl(daemon, version, "-CAfile", authority.file, "-alpn", "h2,http/1.1", "-groups", "X25519:P-256",
+                   "-ign_eof", asked=request("GET", "/livez", headers={"Connection": "close"}))
+    for line in SHOWN[version]:
+        assert (line in said) == (not asks or "icket" not in line and "Early Data" not in line), (line, said)
+    assert "200 OK" in said
+    assert ("No client certificate CA names sent" in said) != asks
+
+
+def test_no_weak_groups(daemon: Daemon, authority: Authority) -> None:
     for group in ("ffdhe2048", "ffdhe8192", "P-521"):
         assert "alert handshake failure" in openssl(daemon, "-tls1_3", "-groups", group)
     for group in ("X25519", "P-256", "P-384"):
@@ -259,20 +361,32 @@ def test_a_client_without_a_certificate_has_no_name(client: Client, queue: str) 
 
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
-def test_a_resumed_session_keeps_the_name(daemon: Daemon, authority: Authority, queue: str,
-                                          version: ssl.TLSVersion) -> None:
-    context = trusting(authority, authority.client("orders"), minimum_version=version, maximum_version=version)
+def test_a_session_does_not_outlive_the_certificate_of_its_client(daemon: Daemon, authority: Authority,
+                                                                  version: ssl.TLSVersion) -> None:
+    """A resumed session would not look at it again."""
+    ends = time.monotonic() + 3
+    own = authority.client("brief", days=(-1, 3 / 86400), stem=f"brief-{version}")
+    context = trusting(authority, own, minimum_version=version, maximum_version=version)
     with Records(daemon.port, context).shake() as first:
-        first.send(b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        first.read(20)
+        first.send(request("GET", "/livez"))
+        assert first.read(12) == b"HTTP/1.1 200"
         session = first.tls.session
-    with Records(daemon.port, context, session).shake() as second:
-        body = json.dumps({"items": [{"queue": queue, "payload": 1}]})
-        second.send(f"POST /api/v1/push HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-                    f"Connection: close\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode())
-        assert b" 201 " in second.ends() and second.tls.session_reused
-    with daemon.client() as client:
-        assert client.pop(queue)[0]["producerSub"] == "orders"
+    time.sleep(max(0.0, ends - time.monotonic()) + 1.5)
+    with pytest.raises(ssl.SSLError, match="(?i)certificate expired"):
+        Records(daemon.port, context, session).shake().send(request("GET", "/livez")).read(1)
+
+
+def test_an_authority_need_not_be_a_root(start_daemon: Callable[..., Daemon], authority: Authority, server: Pair,
+                                         tmp_path: Path) -> None:
+    between = authority.between("clients", readable(tmp_path))
+    own = between.client("orders")
+    alone = between.folder / "alone.pem"
+    alone.write_bytes(between.file.read_bytes())
+    daemon = start_daemon(**settings_of(server, QUEEND_TLS_CLIENT_CA=alone, QUEEND_TLS_CLIENT_REQUIRED="true"))
+    assert call(https(daemon, trusting(authority, own)), "GET", "/livez")[0] == 200
+    other = authority.client("stranger", stem="stranger")
+    with pytest.raises(ssl.SSLError, match="(?i)unknown ca"):
+        call(https(daemon, trusting(authority, other)), "GET", "/livez")
 
 
 def test_wrong_certificates_of_clients(daemon: Daemon, authority: Authority, strangers: Authority) -> None:
@@ -327,7 +441,7 @@ def test_sighup_reads_the_files_again(start_daemon: Callable[..., Daemon], autho
     waits.request("GET", pop_target(f"{queue}2", wait=True, timeout=60000))
     renewed = authority.server("renewed")
     assert serial(daemon, authority) == pair.made.serial_number
-    again(daemon, "reloaded")
+    assert again(daemon, "reloaded") == ""
     assert serial(daemon, authority) == renewed.made.serial_number
     assert call(old, "POST", "/api/v1/push", {"items": [{"queue": f"{queue}2", "payload": 1}]})[0] == 201
     assert waits.getresponse().status == 200
@@ -352,6 +466,33 @@ def test_a_certificate_that_ends_soon_is_told(start_daemon: Callable[..., Daemon
     daemon = start_daemon(**settings_of(authority.server("soon", days=(-80, 3))))
     assert "it expires at" in daemon.told("certificate_trouble")["detail"]
     assert call(https(daemon, trusting(authority)), "GET", "/livez")[0] == 200
+
+
+def test_the_metrics_tell_when_the_certificate_expires(client: Client) -> None:
+    assert 89 * 86400 < client.metric("queend_certificate_expires_seconds") < 90 * 86400
+
+
+def test_a_file_that_is_not_usable_stops_the_start_and_no_other_command(tmp_path: Path, authority: Authority,
+                                                                        server: Pair) -> None:
+    cli = Cli("http://127.0.0.1:1", tmp_path)
+    settings = {name: str(value) for name, value in settings_of(server, QUEEND_TLS_KEY="/no/such.key").items()}
+    cli.ok("config", "--changed", **settings)
+    done = cli("serve", **settings, PORT="0", QUEEND_DATA_DIR=str(tmp_path / "data"))
+    assert done.status == 1 and "QUEEND_TLS_KEY: /no/such.key: No such file or directory" in done.err
+
+
+def test_a_new_context_resumes_no_sessions(start_daemon: Callable[..., Daemon], authority: Authority,
+                                           server: Pair) -> None:
+    """So the keys of tickets live at most for a day (test_certificates)."""
+    daemon = start_daemon(**settings_of(server))
+    context = trusting(authority, maximum_version=ssl.TLSVersion.TLSv1_2)
+    with Records(daemon.port, context).shake() as first:
+        session = first.tls.session
+    with Records(daemon.port, context, session).shake() as second:
+        assert second.tls.session_reused
+    again(daemon, "reloaded")
+    with Records(daemon.port, context, session).shake() as third:
+        assert not third.tls.session_reused
 
 
 def test_the_address_in_the_log(daemon: Daemon) -> None:
