@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 SUDO   := $(if $(filter 0,$(shell id -u)),,sudo)
 
 .DEFAULT_GOAL := help
-.PHONY: help system lock venv build run check test test-quick test-asan test-tsan test-faults test-seeds test-truth test-kills test-findings test-patroni test-schema test-sdk dashboard test-dashboard test-generated typescript test-typescript test-windows test-spark package deb image test-packages test-spark-kills demo-spark documents site ways fuzz bench bench-quick bench-scale bench-soak bench-peers bench-compare bench-bounds bench-live bench-spark bench-spark-archive clean
+.PHONY: help system lock venv build run check test test-quick test-asan test-tsan test-faults test-seeds test-truth test-kills test-findings test-patroni test-schema test-sdk dashboard test-dashboard test-generated typescript test-typescript test-windows test-spark package deb image test-packages test-spark-kills demo-spark documents site ways fuzz bench bench-quick bench-scale bench-soak bench-peers bench-compare bench-bounds bench-secure bench-live bench-spark bench-spark-archive clean
 
 help: ## print this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -79,7 +79,9 @@ test-asan: $(VENV)/.ready system-tests ## run the tests of the data plane under 
 # What several threads, several daemons and clients that come and go do to one core.
 TSAN_TESTS = $(wildcard tests/e2e/test_workers.py tests/e2e/test_storm.py tests/e2e/test_two_daemons.py tests/e2e/test_stop.py \
   tests/e2e/test_handover.py tests/e2e/test_late_answers.py tests/e2e/test_given_back_storm.py tests/e2e/test_leaving.py \
-  tests/e2e/test_commanded.py tests/e2e/test_shared_rates.py tests/e2e/test_memory.py tests/e2e/test_leased_acks.py tests/e2e/test_capacity.py tests/e2e/test_failover.py tests/e2e/test_failover_adoption.py tests/e2e/test_failover_maintenance.py tests/e2e/test_large_bodies.py tests/e2e/test_peers.py)
+  tests/e2e/test_commanded.py tests/e2e/test_shared_rates.py tests/e2e/test_memory.py tests/e2e/test_leased_acks.py \
+  tests/e2e/test_capacity.py tests/e2e/test_failover.py tests/e2e/test_failover_adoption.py tests/e2e/test_failover_maintenance.py \
+  tests/e2e/test_large_bodies.py tests/e2e/test_peers.py tests/e2e/test_https.py)
 test-tsan: $(VENV)/.ready system-tests ## run the tests of workers and storms under ThreadSanitizer
 	@sh tools/sanitized.sh $(BIN)/python $(CURDIR)/.tsan thread $(TSAN_TESTS) $(ARGS)
 
@@ -222,6 +224,9 @@ bench-compare: build system-tests ## what a change costs per message, against an
 
 bench-bounds: build system-tests ## what clients can take: memory above the start and the p99 of a push of others under each attack of SECURITY.md
 	@$(BIN)/python bench/bounds.py $(ARGS)
+
+bench-secure: build system-tests ## what TLS costs: two daemons, one plain and one with a certificate, loaded in turn; processor time per push and handshake, latency, memory per idle connection
+	@$(BIN)/python bench/secure.py $(ARGS)
 
 bench-live: build system-tests ## 10 000 connections that wait, as long polls, server-sent events and WebSockets: push to delivery and processor time per message
 	@$(BIN)/python bench/live.py $(ARGS)

@@ -15,7 +15,7 @@ from Cython.Build import cythonize
 from setuptools import Extension, setup
 
 ROOT = Path(__file__).resolve().parent
-LIBRARIES = ["libuv", "libpq", "libcrypto", "libzstd", "zlib"]
+LIBRARIES = ["libuv", "libpq", "libssl", "libcrypto", "libzstd", "zlib"]
 
 
 def flags_of(libraries: list[str]) -> dict[str, list[str]]:

@@ -9,7 +9,8 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 OUT = HERE / "out"
-LOAD = [HERE / "load" / f"{name}.c" for name in ("main", "http", "push", "binary", "pop", "payload", "text")]
+LOAD = [HERE / "load" / f"{name}.c"
+        for name in ("main", "http", "link", "push", "binary", "pop", "payload", "text")]
 FLOOR = [HERE / "floor" / f"{name}.c" for name in ("main", "batch", "calls")] + [
     HERE / "load" / f"{name}.c" for name in ("payload", "text")]
 
@@ -26,7 +27,7 @@ def build(name: str, sources: list[Path]) -> Path:
     if not program.exists():
         OUT.mkdir(exist_ok=True)
         extra = _flags("--cflags", "libpq") if name != "load" else []
-        libraries = _flags("--libs", "libpq" if name != "load" else "libzstd")
+        libraries = _flags("--libs", *(["libpq"] if name != "load" else ["libzstd", "libssl", "libcrypto"]))
         partial = program.with_suffix(f".{os.getpid()}")
         subprocess.run([os.environ.get("CC", "cc"), "-O2", "-g", "-Wall", "-Wextra", "-I", HERE / "load",
                         *extra, "-o", partial, *sources, *libraries, "-lm"], check=True)
@@ -35,13 +36,14 @@ def build(name: str, sources: list[Path]) -> Path:
 
 
 def run_load(host: str, port: int, warm: float, seconds: float, roles: list[dict], start: Callable, stop: Callable,
-             part: Callable[[dict], None] | None = None, every: float = 0) -> dict:
+             part: Callable[[dict], None] | None = None, every: float = 0, ca: Path | None = None) -> dict:
     """One load. `start` and `stop` are called when its measured window begins and ends, `part` with the figures of each
-    piece of `every` seconds. Returns its report."""
+    piece of `every` seconds. ca: authorities of the server's certificate, for TLS. Returns its report."""
     words = [",".join([role["kind"], *(f"{key}={value}" for key, value in role.items() if key != "kind")])
              for role in roles]
     command = [build("load", LOAD), host, str(port), str(warm), str(seconds), *words]
-    return follow(command, start, stop, part, {**os.environ, "LOAD_EVERY": str(every)} if part else None)
+    more = ({"LOAD_EVERY": str(every)} if part else {}) | ({"LOAD_CA": str(ca)} if ca else {})
+    return follow(command, start, stop, part, {**os.environ, **more})
 
 
 def follow(command: list, start: Callable, stop: Callable, part: Callable[[dict], None] | None = None,

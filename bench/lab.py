@@ -71,7 +71,8 @@ class Lab:
         window = Window(self.server, self.cluster, roles[-1]["queue"] + "-" + roles[-1]["name"] if self.profile
                         and self.cluster else "")
         before = self.cluster.disk_bytes() if self.cluster else 0
-        report = run_load(self.server.host, self.server.port, warm, seconds, list(roles), window.start, window.stop)
+        report = run_load(self.server.host, self.server.port, warm, seconds, list(roles), window.start, window.stop,
+                          ca=self.server.ca)
         for role in roles:
             got = report["roles"][role["name"]]
             if role["kind"] == "push":

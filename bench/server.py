@@ -1,6 +1,5 @@
 """The server under load: our own daemon, started for the run, or whatever answers at a URL."""
 
-import http.client
 import json
 import socket
 import subprocess
@@ -13,19 +12,24 @@ from cluster import ROOT, Cluster
 from process import cpu_seconds, rss_mb
 from support import daemon
 
+from queend import dial
+
 
 class Server:
     """Any server that speaks the protocol. What only its owner can know is None."""
 
+    ca: Path | None = None      # the authorities of its certificate, if it speaks TLS
+
     def __init__(self, url: str):
         parts = urllib.parse.urlsplit(url)
-        if parts.scheme != "http" or not parts.hostname:
+        if parts.scheme != ("https" if self.ca else "http") or not parts.hostname:
             raise SystemExit(f"bench: URL must look like http://HOST:PORT, not {url!r}")
         self.host = socket.gethostbyname(parts.hostname)
         self.port = parts.port or 80
 
     def call(self, method: str, path: str, body=None) -> object:
-        connection = http.client.HTTPConnection(self.host, self.port, timeout=60)
+        connection = dial.connection(f"{'https' if self.ca else 'http'}://{self.host}:{self.port}", 60,
+                                     cafile=self.ca and str(self.ca))
         try:
             connection.request(method, path, json.dumps(body) if body is not None else None,
                                {"Content-Type": "application/json"})
@@ -62,8 +66,9 @@ class Server:
 class Daemon(Server):
     """`queend serve` on a free port of the loopback, against the cluster of this run."""
 
-    def __init__(self, cluster: Cluster, checkout: Path = ROOT, **settings: str):
-        """`checkout`: whose queend; it must be built there."""
+    def __init__(self, cluster: Cluster, checkout: Path = ROOT, ca: Path | None = None, **settings: object):
+        """`checkout`: whose queend; it must be built there. ca: the authorities of the certificate in its settings."""
+        self.ca = ca
         try:
             self.daemon = daemon.Daemon.plain(cluster.dsn, PYTHONPATH=checkout, **settings)
         except AssertionError as error:

@@ -115,6 +115,9 @@ include "core/net/spans.pyx"              # trace spans
 include "core/net/request.pyx"            # a request from its first byte to its answer
 include "core/net/reply.pyx"              # builds responses
 include "core/net/origin.pyx"             # origins of pages that may ask
+include "core/net/tlscontext.pyx"         # certificate and rules of TLS
+include "core/net/tls.pyx"                # a connection's session: handshake, decryption, identity
+include "core/net/tlswrite.pyx"           # encrypts answers
 include "core/net/connection.pyx"         # opens, reads, closes connections
 include "core/net/held.pyx"               # budget of requests in hand, memory given back
 include "core/net/hangup.pyx"             # clients that hang up

@@ -34,9 +34,10 @@ The first of these that is set decides:
 5. the current context (`queend context use`)
 6. `http://127.0.0.1:6632`
 
-`--ca` is a file with CA certificates for https. `--timeout` limits the wait for an answer; the default is 30s.
-These options may come before or after the command. For the jobs of `queend spark`, `--context` must come before the
-command. The commands work with any server of the protocol; if the server lacks a route, the command says so.
+`--ca` is a file with CA certificates for https. `--cert` is a file with your certificate and its private key, for
+servers that [ask for one](production.md#client-certificates). `--timeout` limits the wait for an answer; the default is
+30s. These options may come before or after the command. For the jobs of `queend spark`, `--context` must come before
+the command. The commands work with any server of the protocol; if the server lacks a route, the command says so.
 
 The token comes from the first of `--token-file`, the saved server that `--context` names, `QUEEND_TOKEN`, the file that
 `QUEEND_TOKEN_FILE` names, and the saved server. The token of a saved server is sent only to that server. No option
@@ -53,7 +54,7 @@ queend completion fish | source
 ```
 
 Commands, options, and names of queues, groups and saved servers are completed. Names come from the server that the
-command would use, according to the options of the line (`--url`, `--context`, `--token-file`, `--ca`) and the
+command would use, according to the options of the line (`--url`, `--context`, `--token-file`, `--ca`, `--cert`) and the
 environment. If the server does not answer within one second, no names are offered. The same holds if one of these
 options contains a `$` or cannot be read. Names with characters other than ASCII letters, digits and `_ . / @ + -` are
 left out, because a shell might run a part of such a name as a command. Type these names in quotes.

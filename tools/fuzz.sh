@@ -18,7 +18,7 @@ clang $FUZZ_FLAGS -w -DQUEEND_ONE_THREAD -fno-strict-aliasing -fno-omit-frame-po
     -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined \
     -fsanitize-ignorelist=tests/fuzz/ignored.txt -fsanitize-coverage-ignorelist=tests/fuzz/ignored.txt \
     -I"$folder" -Iqueend/core/includes -I"$headers" "$folder/targets.c" tests/fuzz/main.c -o "$folder/fuzz.new" \
-    -L"$where" -Wl,-rpath,"$where" -lpython"$library" $(pkg-config --cflags --libs libuv libpq libcrypto libzstd zlib) -lpthread
+    -L"$where" -Wl,-rpath,"$where" -lpython"$library" $(pkg-config --cflags --libs libuv libpq libssl libcrypto libzstd zlib) -lpthread
 for target in head chunk json lines arrow frames events spool packet; do
     ln -sf fuzz "$folder/$target"
 done

@@ -24,6 +24,8 @@ PARTS = {"queend_": "Its own", "queen_": "Under the names of Queen MQ"}
 FAMILY = re.compile(r"^# HELP (\S+) (.*)\n# TYPE \S+ (\S+)\n((?:(?!# ).*\n)*)", re.M)
 # Told now and then: what they are.
 SOMETIMES = {
+    "queend_certificate_expires_seconds": (
+        "gauge", "", "Time until the certificate of the port expires, negative after that."),
     "queend_doctor_finding": ("gauge", "check, level", "What the doctor found."),
     "queend_doctor_round_failed": ("gauge", "", "1 if its last round failed: then there are no findings."),
     "queend_doctor_round_seconds": ("gauge", "", "How long its last round took."),

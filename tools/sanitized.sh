@@ -6,7 +6,7 @@ python=$1 folder=$2 kind=$3
 shift 3
 root=$(pwd)
 QUEEND_SANITIZE=$kind QUEEND_BUILD_DIR=$folder/c $python setup.py --quiet build_ext --build-lib $folder/lib --build-temp $folder/temp
-for part in queend/*.py queend/auth queend/cli queend/control queend/daemon queend/postgres queend/services queend/settings sql; do
+for part in queend/*.py queend/auth queend/cli queend/client queend/control queend/daemon queend/postgres queend/services queend/settings sql; do
     test -e $part || continue
     case $part in sql) to=$folder/lib ;; *) to=$folder/lib/queend ;; esac
     ln -sfn $root/$part $to/$(basename $part)

@@ -54,7 +54,7 @@ elif test "${1:-}" = peers; then
 else
     have gcc || need gcc
     have pkg-config || need pkg-config
-    for pair in libuv:libuv1-dev libpq:libpq-dev libcrypto:libssl-dev libzstd:libzstd-dev zlib:zlib1g-dev; do
+    for pair in libuv:libuv1-dev libpq:libpq-dev libssl:libssl-dev libzstd:libzstd-dev zlib:zlib1g-dev; do
         pkg-config --exists "${pair%%:*}" 2>/dev/null || need "${pair#*:}"
     done
     # The C library's headers come with the compiler's recommendations, which a minimal system leaves out.

@@ -46,7 +46,7 @@ void conn_open(Conn *c) {
 }
 
 static void conn_close(Conn *c, const char *why) {
-    close(c->fd);
+    link_close(c);
     bool was_busy = c->state == CONN_BUSY;
     c->state = CONN_CLOSED;
     c->flying = 0;
@@ -57,7 +57,7 @@ static void conn_close(Conn *c, const char *why) {
 
 static void conn_flush(Conn *c) {
     while (c->sent < c->out.len) {
-        ssize_t n = send(c->fd, c->out.p + c->sent, c->out.len - c->sent, MSG_NOSIGNAL);
+        ssize_t n = link_send(c, c->out.p + c->sent, c->out.len - c->sent);
         if (n < 0 && errno == EINTR) continue;
         if (n < 0 && errno == EAGAIN) {
             if (!c->want_write) conn_watch(c, EPOLL_CTL_MOD, true);
@@ -140,9 +140,10 @@ void conn_event(Conn *c, uint32_t events) {
         socklen_t n = sizeof error;
         getsockopt(c->fd, SOL_SOCKET, SO_ERROR, &error, &n);
         if (error) { fprintf(stderr, "load: cannot connect to %s:%d: %s\n", load.host, load.port, strerror(error)); exit(1); }
+        if (c->want_write) conn_watch(c, EPOLL_CTL_MOD, false);
+        if (!link_ready(c)) return;
         load.connecting--;
         c->state = CONN_READY;
-        conn_watch(c, EPOLL_CTL_MOD, false);
         role_next(c);
         return;
     }
@@ -151,7 +152,7 @@ void conn_event(Conn *c, uint32_t events) {
     for (;;) {
         text_room(&c->in, 2048);
         size_t room = c->in.cap - c->in.len;
-        ssize_t n = recv(c->fd, c->in.p + c->in.len, room - 1, 0);
+        ssize_t n = link_receive(c, c->in.p + c->in.len, room - 1);
         if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
         if (n <= 0) { conn_close(c, "the server closed the connection"); return; }
         c->in.len += (size_t)n;

@@ -1,13 +1,14 @@
 /* What the rooms of the load generator share. One thread, one epoll, no allocation per request.
  *   main.c  command line, clock, phases, report     http.c  connections and answers
  *   push.c  requests that store messages            pop.c   requests that take and acknowledge them
- *   binary.c  bodies and answers of the 2.x client
+ *   binary.c  bodies and answers of the 2.x client   link.c  plain, or through TLS
  *   text.c  ids, numbers, histogram                payload.c  what a message carries */
 #ifndef QUEEND_LOAD_H
 #define QUEEND_LOAD_H
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 #include <time.h>
 
 typedef struct Role Role;
@@ -84,6 +85,7 @@ struct Conn {
     Role *role;
     Conn *idle_next;
     int fd, state, number;           /* among the connections of its role */
+    struct ssl_st *ssl;            /* NULL: plain */
     bool want_write, acking;
     uint64_t drought;              /* the drought that `empties` counts in */
     int empties;
@@ -109,6 +111,11 @@ extern struct Load {
 } load;
 int64_t clock_now(void);
 
+void link_prepare(void);
+bool link_ready(Conn *c);
+ssize_t link_send(Conn *c, const void *p, size_t n);
+ssize_t link_receive(Conn *c, void *p, size_t n);
+void link_close(Conn *c);
 void conn_open(Conn *c);
 void conn_send(Conn *c);             /* sends c->out; the answer arrives at role_answer */
 void conn_event(Conn *c, uint32_t events);

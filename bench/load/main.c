@@ -12,6 +12,7 @@
  * depth: pops in flight per connection, one behind the other.
  * mark: the first letter of the partitions' names; a pop role with one measures delivery of such partitions only.
  * rate > 0 sends on a fixed schedule whatever the server does, and latency counts from the scheduled start.
+ * LOAD_CA=FILE in the environment: all connections are TLS, and the server's certificate is of an authority in that file.
  * LOAD_EVERY=SECONDS in the environment: a line `part {...}` with the figures of each such piece of the window.
  * Prints `start` and `stop` when the measured window begins and ends, then one line of JSON. Exit 1: no such server. */
 #define _GNU_SOURCE
@@ -202,6 +203,7 @@ int main(int argc, char **argv) {
     load.conns = n_conns;
     for (Role *r = roles; r; r = r->next) for (int i = 0; i < r->conns; i++) { conns[at].number = i; conns[at++].role = r; }
     load.epoll = epoll_create1(EPOLL_CLOEXEC);
+    link_prepare();
     load.now = clock_now();
     load.wall_offset = clock_of(CLOCK_REALTIME) - load.now;
     for (Role *r = roles; r; r = r->next) { r->due_exact = (double)(load.now + 200000); r->next_due = (int64_t)r->due_exact; }

@@ -18,7 +18,7 @@ from .. import __version__
 from .aliases import hint
 from .completion import VARIABLE, rejoin
 from .plain import parameter, plain
-from .remote import CaFile, Context, Timeout, TokenFile, Url, given, unwritten
+from .remote import CaFile, CertFile, Context, Timeout, TokenFile, Url, given, unwritten
 from .terminal import clean
 
 # by heading: the name of each command, its file below queend/cli, its purpose
@@ -157,12 +157,12 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def queend(url: Url = None, context: Context = None, token_file: TokenFile = None, ca: CaFile = None,
-           timeout: Timeout = None,
+           cert: CertFile = None, timeout: Timeout = None,
            version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True,
                                                  help="Print the version and exit.")] = False) -> None:
     """A message queue daemon on PostgreSQL. The daemon reads its settings from the environment; see `queend config`."""
     given.clear()
-    given.update(url=url, context=context, token_file=token_file, ca=ca, timeout=timeout)
+    given.update(url=url, context=context, token_file=token_file, ca=ca, cert=cert, timeout=timeout)
 
 
 def main() -> None:

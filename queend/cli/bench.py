@@ -132,7 +132,7 @@ def _used() -> float:
 def _thread(load: Load, server: Server, work: Callable[..., None], counts: Counts, *more: Any) -> threading.Thread:
     """Starts a thread with a connection of its own."""
     def run() -> None:
-        mine = Server(server.url, server.token, server.timeout, server.ca)
+        mine = Server(server.url, server.token, server.timeout, server.ca, server.cert)
         try:
             work(load, mine, counts, *more)
         except Exception as error:

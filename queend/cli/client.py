@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 import re
 import socket
 import ssl
@@ -39,7 +40,8 @@ class Answer:
 
 
 class Server:
-    def __init__(self, url: str, token: str = "", timeout: float = 30.0, ca: str | None = None):
+    def __init__(self, url: str, token: str = "", timeout: float = 30.0, ca: str | None = None,
+                 cert: str | None = None):
         wrong = ServerError(f"invalid server URL {url!r}", 2, "expected a URL like http://host:6632")
         try:
             parts = urlsplit(url if "://" in url else f"http://{url}")
@@ -55,7 +57,8 @@ class Server:
                               "pass a token in QUEEND_TOKEN or with --token-file")
         if not token.isascii() or any(byte < " " for byte in token):
             raise ServerError("the token contains characters that are not allowed in tokens", 2)
-        self.token, self.timeout, self.ca, self.secure = token, timeout, ca, parts.scheme == "https"
+        self.token, self.timeout, self.ca, self.cert = token, timeout, ca, cert
+        self.secure = parts.scheme == "https"
         self.host, self.port = host, port or (443 if self.secure else 80)
         shown = f"[{host}]" if ":" in host else host
         self._origin = f"{parts.scheme}://{shown}{f':{port}' if port else ''}"
@@ -158,9 +161,12 @@ class Server:
 
     def _open(self, timeout: float) -> http.client.HTTPConnection:
         try:
-            return opened(self.url, timeout, cafile=self.ca)
+            return opened(self.url, timeout, (self.cert, None) if self.cert else None, cafile=self.ca)
         except OSError as error:
-            raise ServerError(f"cannot read the certificates in {self.ca}: {error.strerror}", 2) from None
+            for name, file in (("certificates", self.ca), ("certificate and its key", self.cert)):
+                if file and (isinstance(error, ssl.SSLError) or not os.access(file, os.R_OK)):
+                    raise ServerError(f"cannot read the {name} in {file}: {error.strerror}", 2) from None
+            raise
 
     def _time(self) -> datetime | None:
         """Returns the time of the database, to which default ranges extend; None if the server does not tell it."""
@@ -190,6 +196,9 @@ class Server:
     def _lost(self, error: Exception, method: str, consumes: bool) -> ServerError:
         doubt = "messages may have been consumed" if consumes else "" if method == "GET" else (
             "the server may or may not have executed the request")
+        if isinstance(error, ssl.SSLError) and (error.reason or "").endswith("CERTIFICATE_REQUIRED"):      # TLS 1.3
+            return ServerError(f"{self.url} requires a certificate of its clients", 6, "use --cert to name the file "
+                               "with your certificate and its key")
         if isinstance(error, TimeoutError):
             return ServerError(f"{self.url} did not answer within the timeout", 6,
                                doubt or "use --timeout to wait longer")

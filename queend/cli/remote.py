@@ -29,9 +29,12 @@ TokenFile = Annotated[Optional[str], typer.Option("--token-file", metavar="FILE"
                       "QUEEND_TOKEN, else the token of the context.")]
 CaFile = Annotated[Optional[str], typer.Option("--ca", metavar="FILE", help="CA certificates in PEM format, for "
                    "https.")]
+CertFile = Annotated[Optional[str], typer.Option("--cert", metavar="FILE", help="Your certificate and its private key "
+                     "in PEM format, for servers that ask for one.")]
 Timeout = Annotated[Optional[str], typer.Option("--timeout", metavar="DURATION", help="Time to wait for an answer. "
                     "Default: 30s.")]
-SHARED: dict[str, Any] = {"url": Url, "context": Context, "token_file": TokenFile, "ca": CaFile, "timeout": Timeout}
+SHARED: dict[str, Any] = {"url": Url, "context": Context, "token_file": TokenFile, "ca": CaFile, "cert": CertFile,
+                          "timeout": Timeout}
 # parameters of commands with names or times, which are never empty
 NAMES = frozenset(("name", "names", "queue", "partition", "group", "transaction_id", "from_", "to"))
 SURROGATE = re.compile("[\ud800-\udfff]")      # how Python reads bytes of arguments that are not UTF-8
@@ -183,12 +186,12 @@ def like(run: Callable[..., Any], function: Callable[..., Any], more: dict[str, 
     return run
 
 
-def connect(url: str | None, context: str | None, token_file: str | None, ca: str | None,
-            timeout: str | None) -> Server:
+def connect(url: str | None, context: str | None, token_file: str | None, ca: str | None, timeout: str | None,
+            cert: str | None = None) -> Server:
     """Returns a client of the chosen server."""
     within = 30.0 if timeout is None else seconds(timeout, "--timeout", 0.1, 86400)
     address, token, file, authorities = meant(url, context, token_file, ca)
-    return Server(address, (_read(file) if file else token).strip(), within, authorities)
+    return Server(address, (_read(file) if file else token).strip(), within, authorities, cert)
 
 
 def meant(url: str | None, context: str | None, token_file: str | None,

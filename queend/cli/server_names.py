@@ -13,7 +13,7 @@ from .completion import offered
 from .remote import connect
 
 NAMES, ANSWER_S = 100, 1.0
-OPTIONS = ("url", "context", "token_file", "ca")      # options that choose the server
+OPTIONS = ("url", "context", "token_file", "ca", "cert")      # options that choose the server
 
 
 def queues(ctx: typer.Context, incomplete: str) -> list[str]:

@@ -20,6 +20,7 @@ from ..services.metrics import Metrics
 from ..services.peers import Peers
 from ..services.relay import Relay
 from ..services.retention import Retention
+from ..services.secured import Secured
 from ..services.stats import Stats
 from ..services.summary import Summary
 from ..services.sweeper import Sweeper
@@ -79,6 +80,7 @@ class Control:
         self.maintenance = Maintenance(core, self.pool, folder.path)
         self.peers = Peers(settings, self.maintenance)
         self.maintenance.switched = lambda: self.peers.tell(maintenance=True)
+        self.secured = Secured(settings, core)
         self.folder = folder
         self.reader = Reader(self.pool)
         self.searches = Searches()

@@ -78,6 +78,7 @@ cdef class Core:
             grants.skips = self.p.settings.open_paths
         engine_service()
         head_open()
+        tlscontext_open()
         budget_open(&self.p.settings)
         origin_open(&self.p.settings)
         edition_open(self.p.settings.edition)
@@ -96,6 +97,7 @@ cdef class Core:
         if self.opened:
             bridge_close()
             budget_close()
+            tlscontext_close()
             grants_close()
             origin_close()
             seal_close(&seal_python)
@@ -183,6 +185,29 @@ cdef class Core:
         if not ok:
             raise OSError((<bytes>reason).decode(errors="replace"))
         return self.p.port
+
+    def secure(self, bytes certificate, bytes key, bytes authorities=b"", bint required=False):
+        """Uses a certificate and its key, in PEM, for new connections; ValueError with the reason if they are not
+        usable. Called before the start, it has the port speak TLS; later it replaces what an earlier call gave.
+
+        authorities: of client certificates, which clients may show; required: which they must show.
+        """
+        cdef char[256] reason
+        cdef SSL_CTX* made
+        if self.p.workers != NULL and not tlscontext.on:
+            raise RuntimeError("the port is plain")
+        made = tlscontext_new(slice_of(certificate, len(certificate)), slice_of(key, len(key)),
+                              slice_of(authorities, len(authorities)), required, reason, sizeof(reason))
+        if made == NULL:
+            raise ValueError((<bytes>reason).decode())
+        if tlscontext.method == NULL:
+            tlscontext.method = tls_method()
+        if tlscontext.method == NULL:
+            SSL_CTX_free(made)
+            raise MemoryError()
+        tlscontext_put(made)
+        if not tlscontext.on:     # workers read it, and may run
+            tlscontext.on = True
 
     def accept(self):
         """Takes connections. After a start that did not accept."""

@@ -1,8 +1,9 @@
 """SIGHUP: reads the settings again, and applies those that may change while the daemon runs (`live` in
 `settings/fields`). No connection ends and no request waits for it. The environment of a running process cannot change:
-changes come from the file of QUEEND_CONFIG and the folder of credentials."""
+changes come from the file of QUEEND_CONFIG, the folder of credentials and the files of the certificate."""
 from __future__ import annotations
 
+import asyncio
 import time
 from typing import Any
 
@@ -45,6 +46,11 @@ async def _reload(settings: Settings, arguments: dict[str, Any], control: Contro
         mixed = Settings.model_validate({**settings.model_dump(), **{name: getattr(wanted, name) for name in changed}})
     except ValidationError as error:
         log.line("error", "reload_refused", "\n".join(told(error, Settings.model_fields)))
+        return False
+    try:
+        await asyncio.to_thread(control.secured.use)
+    except ValueError as error:
+        log.line("error", "reload_refused", f"{error}; the former certificate stays in use")
         return False
     for name in sorted(names - changed):
         log.line("warn", "setting_needs_restart", f"{name.upper()} cannot change while the daemon runs; the new value "

@@ -18,6 +18,7 @@ from ..control.app import Control
 from ..postgres.conninfo import PAGES, conninfo, verifies_server
 from ..postgres.embedded import Embedded, EmbeddedError
 from ..services.buffer import Folder, FolderError, holds_messages
+from ..settings.certificates import certificates
 from ..settings.keyring import keyring
 from ..settings.model import Settings
 from ..settings.origins import origins, uses_embedded, without_effect
@@ -77,12 +78,16 @@ class Supervisor:
         if not self.sockets and (why := taken(self.settings.address(), self.settings.port,
                                               self.settings.queend_listen_mode == "reuseport")):
             raise StartError(why)
+        try:
+            certificates(self.settings)
+        except ValueError as error:
+            raise StartError(str(error)) from None
         # Every parked pop is an open connection: raise the limit as far as allowed.
         _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
         if keys := [name for name, _ in keyring(self.settings)]:
             log.line("info", "encryption_keys", f"{keys[0]} encrypts; {', '.join(keys)} decrypt")
-        if keys or self.settings.jwt_secret or self.settings.queen_sync_secret:
+        if keys or self.settings.jwt_secret or self.settings.queen_sync_secret or self.settings.queend_tls_key:
             hardening.close(self.settings.queend_core_dumps)
         for name, why in without_effect().items():
             log.line("warn", "setting_without_effect", f"{name} is accepted, but has no effect: {why}")
@@ -143,6 +148,10 @@ class Supervisor:
             raise StartError(str(error)) from None
         control = Control(self.settings, core, conninfo(
             self.settings, local, application_name="queend control", options=PAGES), folder)
+        try:
+            control.secured.use()
+        except ValueError as error:      # the files have changed since `run` read them
+            raise StartError(str(error)) from None
         control.open()
         there = identity is not None
         tasks: list[asyncio.Task] = []
@@ -166,7 +175,8 @@ class Supervisor:
                                                     "delete all data, because authentication is off; set JWT_ENABLED, "
                                                     "or HOST=127.0.0.1")
             work: list[Any] = [self._tell(bound, port, ready or not there), self._beat(), self._reload(control),
-                               self._adopt(folder), *([self.watch.watch_database()] if self.watch else ())]
+                               self._adopt(folder), control.secured.watch(),
+                               *([self.watch.watch_database()] if self.watch else ())]
             tasks = [asyncio.create_task(one, name=one.__name__.lstrip("_")) for one in work]
             if not there:
                 log.line("warn", "without_database",
@@ -257,14 +267,16 @@ class Supervisor:
         """Logs `ready` with the address. If the database is there but stores nothing, as a standby, that is logged
         first, and `ready` once it does."""
         serving = dict(port=port, workers=self.settings.num_workers)
+        scheme = self.settings.scheme()
+        url = f"{scheme}://{bound}:{port}"
         if not ready:
-            log.line("warn", "not_ready", f"http://{bound}:{port} serves, but the database stores nothing yet",
+            log.line("warn", "not_ready", f"{url} serves, but the database stores nothing yet",
                      **serving)
             while not self.core.ready():
                 await asyncio.sleep(0.1)
-        log.line("info", "ready", f"http://{bound}:{port}", **serving)
+        log.line("info", "ready", url, **serving)
         if self.greet:
-            self.greet(f"http://{reachable(bound)}:{port}")
+            self.greet(f"{scheme}://{reachable(bound)}:{port}")
 
     async def _beat(self) -> None:
         """Tells the core's watchdog thread that this loop runs, and where systemd listens. That thread feeds systemd's

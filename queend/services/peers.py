@@ -15,7 +15,8 @@ from urllib.parse import urlsplit
 
 from .. import log
 from .._core import peers_addresses, peers_begin, peers_fileno, peers_stats, peers_take, peers_tell
-from ..dial import connection
+from ..dial import Pair, connection
+from ..settings.certificates import named
 from ..settings.lists import peers_read, urls_read
 from ..settings.model import Settings
 from .maintenance import Maintenance
@@ -39,7 +40,7 @@ class Peers(Running):
     def __init__(self, settings: Settings, maintenance: Maintenance):
         self.settings, self.maintenance = settings, maintenance
         self.names = peers_read(settings.queen_udp_peers, settings.queen_udp_notify_port)
-        self.urls = urls_read(settings.queen_peers)
+        self.urls = urls_read(settings.queen_peers, settings.scheme())
         self.on = bool(settings.queen_sync_enabled and (self.names or self.urls))
         self.links: list[Link] = []
         self._known: dict[str, set[str]] = {}      # addresses of a name, as last found
@@ -73,7 +74,8 @@ class Peers(Running):
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()
         loop.add_reader(peers_fileno(), self._take)
-        self.links = [Link(url, self.settings.peer_notify_batch_ms / 1000) for url in self.urls]
+        batch_s, own = self.settings.peer_notify_batch_ms / 1000, own_pair(self.settings)
+        self.links = [Link(url, batch_s, own) for url in self.urls]
         try:
             while True:
                 await self._resolve()
@@ -123,11 +125,18 @@ class Peers(Running):
         return {**peers_stats(), "links": [link.figures() for link in self.links]}
 
 
+def own_pair(settings: Settings) -> Pair | None:
+    """Returns the files of the certificate that this daemon shows to its peers: that of its port."""
+    files = named(settings)
+    return (str(files[0]), str(files[1])) if files else None
+
+
 class Link:
     """The connection to a peer over HTTP: one post at a time, each with all packets that came meanwhile."""
 
-    def __init__(self, url: str, batch_s: float):
-        self.url, self.batch_s = url, batch_s
+    def __init__(self, url: str, batch_s: float, own: Pair | None = None):
+        """own: files of the certificate that is shown to the peer."""
+        self.url, self.batch_s, self.own = url, batch_s, own
         self.posts = self.failed = 0
         self.failing = False
         self._waiting: list[bytes] = []
@@ -169,7 +178,7 @@ class Link:
 
     def _post(self, body: bytes) -> None:
         if self._connection is None:
-            self._connection = connection(self.url, TIMEOUT_S)
+            self._connection = connection(self.url, TIMEOUT_S, self.own)
         try:
             path = urlsplit(self.url).path.rstrip("/") + PATH
             self._connection.request("POST", path, body, {"Content-Type": NOTICES})

@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from .certificates import named
 from .keyring import keyring
 from .lists import LISTS, listed, peers_read, urls_read
 from .messages import traits, veiled
@@ -51,6 +52,7 @@ def check(settings: Settings) -> None:
 
         usable(settings)
     keyring(settings)
+    named(settings)
 
 
 def _check_peers(settings: Settings) -> None:

@@ -38,6 +38,17 @@ class Server(BaseSettings):
     host: str | None = setting(None, "Address to listen on. Default: 0.0.0.0 with JWT_ENABLED, else 127.0.0.1 (this "
                                      "machine only).")
     port: int = count(6632, "HTTP port; 0 picks a free port.", le=65535)
+    queend_tls_cert: Path | None = setting(None, "File with the certificate of the port in PEM format, followed by "
+                                                 "those between it and its authority. With it, the port speaks TLS "
+                                                 "only (docs/production.md). A changed file is used within "
+                                                 "a minute, and at SIGHUP.")
+    queend_tls_key: Path | None = setting(None, "File with the private key of QUEEND_TLS_CERT in PEM format, without a "
+                                                "password.")
+    queend_tls_client_ca: Path | None = setting(None, "File with the authorities of client certificates in PEM format. "
+                                                      "The certificate of a client names the producer of what it "
+                                                      "pushes. Default: clients are not asked for a certificate.")
+    queend_tls_client_required: bool = setting(False, "true: clients without a certificate of QUEEND_TLS_CLIENT_CA are "
+                                                      "refused; false: a client may have none.")
     num_workers: int = count(max(1, (os.cpu_count() or 2) // 2),
                              "Number of worker threads; each has its own event loop and connections.", ge=1, le=256)
     log_level: Literal[LOG_LEVELS] = setting(      # type: ignore[valid-type]
@@ -310,7 +321,8 @@ class Telling(BaseSettings):
     queen_udp_notify_port: int = count(6633, "UDP port to receive notices on, and the default port of "
                                              "QUEEN_UDP_PEERS.", ge=1, le=65535)
     queen_peers: str = setting("", "Daemons of the same database that are notified over HTTP, for networks without "
-                                   "UDP: `http://host:6632`, separated by commas.")
+                                   "UDP: `http://host:6632`, separated by commas. One without a scheme "
+                                   "is reached as this daemon is.")
     peer_notify_batch_ms: int = count(10, "Minimum interval between two notices to the same peer over "
                                           "HTTP.", "ms", ge=1,
                                       le=60_000)

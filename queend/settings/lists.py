@@ -47,11 +47,11 @@ def _is_place(host: str, port: str | None) -> bool:
     return False
 
 
-def urls_read(text: str) -> list[str]:
-    """Returns the URLs of QUEEN_PEERS. Raises ValueError naming an invalid one."""
+def urls_read(text: str, scheme: str = "http") -> list[str]:
+    """Returns the URLs of QUEEN_PEERS. scheme: of those without one. Raises ValueError naming an invalid one."""
     found = []
     for one in listed(text):
-        url = one if "://" in one else f"http://{one}"
+        url = one if "://" in one else f"{scheme}://{one}"
         match = re.fullmatch(f"https?://{PLACE}(?::(\\d+))?(/[!-~]*)?", url)
         if not match or not _is_place(match[1], match[2]):
             raise ValueError(f"{veiled(one)} is not the URL of a daemon; expected `http://host:6632`, with a port from "

@@ -50,6 +50,10 @@ class Settings(Tokens, Telling, Sealing, Copying, Failover, Figures, Keeping, Qu
         """Returns the address to listen on; "" is every address."""
         return self.host if self.host is not None else "0.0.0.0" if self.jwt_enabled else "127.0.0.1"
 
+    def scheme(self) -> str:
+        """Returns the scheme of the port's URL."""
+        return "https" if self.queend_tls_cert else "http"
+
     def origins(self) -> list[str]:
         """Returns CORS_ORIGINS as browsers write them."""
         return ["*"] if "*" in (found := listed(self.cors_origins.lower())) else [one.rstrip("/") for one in found]

@@ -69,7 +69,8 @@ class Daemon:
         while True:
             for line in self.lines():
                 if line.get("event") == "ready":
-                    self.url = f"http://127.0.0.1:{line['port']}"
+                    scheme = str(line["detail"]).partition("://")[0]
+                    self.url = f"{scheme}://127.0.0.1:{line['port']}"
                     return
             if self.process.poll() is not None or time.monotonic() > end:
                 told = "\n".join(self.log.read_text(errors="replace").splitlines()[-20:])

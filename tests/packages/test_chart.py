@@ -82,5 +82,38 @@ def test_settings_reach_the_daemon_as_they_were_written():
         "QUEEND_BUFFER_BYTES": "4294967296", "JWT_ENABLED": "true", "PG_HOST": "db.example", "NUM_WORKERS": "2"}
 
 
+@pytest.mark.parametrize(("secret", "scheme"), [("", "HTTP"), ("queue-tls", "HTTPS")])
+def test_pods_with_a_certificate_speak_tls_to_the_probes_and_the_monitor(secret, scheme):
+    values = {"tls": {"secret": secret}, "metrics": {"serviceMonitor": True}}
+    pod = one_of("Deployment", values)["spec"]["template"]["spec"]
+    container = pod["containers"][0]
+    assert {container[f"{kind}Probe"]["httpGet"]["scheme"] for kind in ("startup", "liveness", "readiness")} == {scheme}
+    env = {one["name"]: one["value"] for one in container["env"]}
+    mounted = {one["mountPath"]: one["name"] for one in container["volumeMounts"]}
+    assert ("QUEEND_TLS_CERT" in env) == ("/run/certificates" in mounted) == bool(secret)
+    if secret:
+        assert env["QUEEND_TLS_CERT"] == "/run/certificates/tls.crt" and env["QUEEND_TLS_KEY"].endswith("/tls.key")
+        assert [one["secret"]["secretName"] for one in pod["volumes"] if one["name"] == "certificates"] == [secret]
+    (endpoint,) = one_of("ServiceMonitor", values)["spec"]["endpoints"]
+    assert endpoint["scheme"] == scheme.lower()
+
+
+def test_a_certificate_of_the_settings_is_known_to_the_probes_and_the_monitor():
+    values = {"settings": {"QUEEND_TLS_CERT": "/certificates/a", "QUEEND_TLS_KEY": "/certificates/b"},
+              "metrics": {"serviceMonitor": True}}
+    container = one_of("Deployment", values)["spec"]["template"]["spec"]["containers"][0]
+    assert container["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": "http", "scheme": "HTTPS"}
+    (endpoint,) = one_of("ServiceMonitor", values)["spec"]["endpoints"]
+    assert endpoint["scheme"] == "https" and endpoint["tlsConfig"] == {"insecureSkipVerify": True}
+
+
+def test_where_clients_need_a_certificate_the_probes_show_that_of_the_daemon():
+    container = one_of("Deployment", {"tls": {"secret": "queue-tls"}, "settings": {
+        "QUEEND_TLS_CLIENT_CA": "/run/credentials/queend/ca", "QUEEND_TLS_CLIENT_REQUIRED": True}},
+        )["spec"]["template"]["spec"]["containers"][0]
+    assert {kind: container[f"{kind}Probe"]["exec"]["command"][3] for kind in ("startup", "liveness", "readiness")} == {
+        "startup": "/livez", "liveness": "/livez", "readiness": "/readyz"}
+
+
 def test_the_schema_belongs_to_the_chart():
     assert helm_python.Chart.load(CHART).schema

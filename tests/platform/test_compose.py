@@ -41,7 +41,7 @@ def test_each_service_is_probed_and_waited_for():
         assert service["healthcheck"]["test"][0] in ("CMD", "CMD-SHELL") and service["restart"] == "unless-stopped"
         for wanted, how in service.get("depends_on", {}).items():
             assert wanted in SERVICES and how == {"condition": "service_healthy"}, name
-    assert "/livez" in str(SERVICES["queend"]["healthcheck"]["test"])
+    assert SERVICES["queend"]["healthcheck"]["test"] == ["CMD", "python3", "-m", "queend.daemon.alive"]
 
 
 def test_only_this_machine_reaches_the_ports_and_each_once():

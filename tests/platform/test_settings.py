@@ -48,6 +48,7 @@ ELSEWHERE = {
     "e2e/test_failover_adoption.py": "QUEEND_BUFFER_ADOPT_MS",
     "e2e/test_failover_maintenance.py": "QUEEND_BUFFER_BYTES",
     "e2e/test_fence.py": "LIBQUEEN_INFLIGHT_DEADLINE_MS",
+    "e2e/test_https.py": "QUEEND_TLS_CERT QUEEND_TLS_KEY QUEEND_TLS_CLIENT_CA QUEEND_TLS_CLIENT_REQUIRED",
     "e2e/test_idle_partitions.py": "PARTITION_CLEANUP_DAYS",
     "e2e/test_memory.py": "QUEEND_CACHE_BYTES",
     "e2e/test_name_bounds.py": "QUEEND_MAX_QUEUES QUEEND_MAX_PARTITIONS QUEEND_MAX_GROUPS",

@@ -13,8 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from . import forked
+from .certificates import session_authority, trusting
 from .client import Client
 from .forked import PACKAGE
+from .http import secure_ports
 from .sanitizer import preloaded
 from .wait import PATIENCE, until
 
@@ -31,7 +33,8 @@ HARDER = {
 
 class Daemon:
     """One run of `queend serve`, ready when this returns. conninfo: its database. settings: environment variables
-    besides."""
+    besides. With OVER_TLS in the environment of the tests its port speaks TLS, and `Wire` with it, so with every
+    client of the tests that is made of it."""
 
     def __init__(self, conninfo: str, **settings: Any):
         self.conninfo, self.settings = conninfo, settings
@@ -69,6 +72,10 @@ class Daemon:
         # handed: descriptors that it inherits; before: a program that starts it; alone: in an interpreter of its own
         environment = {k: v for k, v in os.environ.items() if not k.startswith(FOREIGN)}
         environment |= {"HOST": "127.0.0.1", "PORT": "0", "PYTHONPATH": str(PACKAGE)}
+        self.over_tls = bool(os.environ.get("OVER_TLS")) and "QUEEND_TLS_CERT" not in settings
+        if self.over_tls:
+            pair = session_authority().shared
+            settings = {"QUEEND_TLS_CERT": pair.cert, "QUEEND_TLS_KEY": pair.key, **settings}
         environment |= {k: str(v) for k, v in settings.items()}
         self.log: list[dict] = []
         self.other: list[str] = []  # lines that are no log lines: nothing may write them
@@ -122,7 +129,7 @@ class Daemon:
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
+        return f"{'https' if self.over_tls or 'QUEEND_TLS_CERT' in self.settings else 'http'}://127.0.0.1:{self.port}"
 
     def client(self, timeout: float = PATIENCE) -> Client:
         return Client(self.address, timeout)
@@ -158,6 +165,9 @@ class Daemon:
 
     def await_ready(self) -> Daemon:
         self.port = self.await_event("ready")["port"]
+        secure_ports.pop(self.port, None)
+        if self.over_tls:
+            secure_ports[self.port] = trusting(session_authority())
         return self
 
     def story(self) -> str:

@@ -13,10 +13,13 @@ from .wait import PATIENCE
 
 
 class Edge:
-    """A running core whose control plane echoes requests, on a thread. /hold waits for release()."""
+    """A running core whose control plane echoes requests, on a thread. /hold waits for release(). pair: the certificate
+    of its port."""
 
-    def __init__(self, **settings):
+    def __init__(self, pair=None, **settings):
         self.core = Core({"host": "127.0.0.1", "port": 0, "workers": 2, **settings})
+        if pair:
+            self.core.secure(pair.cert.read_bytes(), pair.key.read_bytes())
         self.port = self.core.start()
         self.held, self.seen = [], []
         self.arrived = threading.Condition()

@@ -3,11 +3,16 @@ from __future__ import annotations
 
 import json
 import socket
+import ssl
 from dataclasses import dataclass
 from typing import Any, Self
 from urllib.parse import quote, urlencode
 
 from .wait import PATIENCE
+
+
+# Ports of daemons that all clients of the tests reach by TLS (daemon.Daemon), and how.
+secure_ports: dict[int, ssl.SSLContext] = {}
 
 
 class Gone(ConnectionError):
@@ -42,6 +47,8 @@ class Wire(Closing):
         """source: the address that it comes from."""
         self.socket = socket.create_connection(address, timeout, (source, 0) if source else None)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if context := secure_ports.get(address[1]):
+            self.socket = context.wrap_socket(self.socket, server_hostname=address[0])
         self.rest = b""
 
     def close(self) -> None:
@@ -70,8 +77,7 @@ class Wire(Closing):
         length = int(headers.get("content-length", 0))
         if head_only or int(status) < 200 or int(status) in (204, 304):
             length = 0
-        while len(self.rest) < length:
-            self._more()
+        self._fill(length)
         body, self.rest = self.rest[:length], self.rest[length:]
         return Answer(int(status), headers, body)
 
@@ -92,14 +98,25 @@ class Wire(Closing):
         found, self.rest = self.rest[:end], self.rest[end:]
         return found
 
+    def _fill(self, length: int) -> None:
+        """Reads on until there are so many bytes. Through TLS they come in pieces of 16 KiB."""
+        parts, size = [self.rest], len(self.rest)
+        while size < length:
+            parts.append(self._some())
+            size += len(parts[-1])
+        self.rest = b"".join(parts)
+
     def _more(self) -> None:
+        self.rest += self._some()
+
+    def _some(self) -> bytes:
         try:
             data = self.socket.recv(1 << 18)
         except ConnectionResetError as error:
             raise Gone(f"reset after {self.rest!r}") from error
         if not data:
             raise Gone(f"closed after {self.rest!r}")
-        self.rest += data
+        return data
 
 
 def target_of(path: str, partition: str | None, query: dict[str, Any]) -> str:

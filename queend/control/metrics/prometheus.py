@@ -77,6 +77,9 @@ def pools(families: Families, control: Any) -> None:
     families.gauge("queen_queue_backoff_queues", "Queues they wait for.", len(waiting))
     families.gauge("queen_queue_backoff_avg_interval_milliseconds", "Nobody polls: a commit wakes them.", 0)
     _peers(families, control.peers.figures())
+    if (left := control.secured.expires_s()) is not None:
+        families.gauge("queend_certificate_expires_seconds", "Time until the certificate of the port expires, negative "
+                                                             "after that.", round(left))
 
 
 def _peers(families: Families, peers: dict[str, Any] | None) -> None:

@@ -106,18 +106,25 @@ cdef bint gate_pops(Request* r, Slice queue, Slice group) noexcept nogil:
     # caller refuses it if not.
     return r.grant == NULL or grant_allows(r.grant, queue, VERB_POP, group)
 
+cdef inline bint gate_names(const Request* r) noexcept nogil:
+    # Returns True if the request's client is known: by a token or a certificate.
+    return r.grant != NULL or r.subject.n
+
+cdef inline Slice gate_subject(const Request* r) noexcept nogil:
+    return req_subject(r.grant) if r.grant != NULL else r.subject
+
 cdef bint gate_push(Request* r, PushReq* q, Slice* lacks) noexcept nogil:
-    # Names the producer in every record. Returns False if the queue *lacks may not be written to; the caller must
-    # refuse it.
+    # Names the producer in every record: by the token, else by the client's certificate. Returns False if the token may
+    # not write to the queue *lacks; the caller must refuse it.
     cdef Slice before = slice_of(NULL, 0)
     cdef int i
     for i in range(q.n):
         if q.items[i].queue.p != before.p or q.items[i].queue.n != before.n:
             before = q.items[i].queue
-            if not grant_allows(r.grant, before, VERB_PUSH, slice_of(NULL, 0)):
+            if r.grant != NULL and not grant_allows(r.grant, before, VERB_PUSH, slice_of(NULL, 0)):
                 lacks[0] = before
                 return False
-        q.items[i].sub = req_subject(r.grant)
+        q.items[i].sub = gate_subject(r)
     return True
 
 cdef bint gate_transaction(Request* r, TxReq* q) noexcept nogil:
@@ -126,10 +133,10 @@ cdef bint gate_transaction(Request* r, TxReq* q) noexcept nogil:
     cdef int i
     for i in range(q.n):
         if q.ops[i].kind == TX_PUSH:
-            if not grant_allows(r.grant, q.ops[i].push.queue, VERB_PUSH, slice_of(NULL, 0)):
+            if r.grant != NULL and not grant_allows(r.grant, q.ops[i].push.queue, VERB_PUSH, slice_of(NULL, 0)):
                 gate_refuse_push(r, q.ops[i].push.queue)
                 return False
-            q.ops[i].push.sub = req_subject(r.grant)
+            q.ops[i].push.sub = gate_subject(r)
     return True
 
 cdef inline bint gate_ack(Request* r, AckItem* it, Slice group) noexcept nogil:

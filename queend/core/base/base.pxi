@@ -12,6 +12,7 @@ from queend.core.includes.libpq cimport *
 from queend.core.includes.zstd cimport *
 from queend.core.includes.zlib cimport *
 from queend.core.includes.crypto cimport *
+from queend.core.includes.ssl cimport *
 
 cdef extern from "mem.h" nogil:
     # NULL if memory ran out; every caller checks for it, and the process goes on

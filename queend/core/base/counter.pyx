@@ -58,6 +58,9 @@ cdef struct Counters:
     uint64_t spans_dropped    # spans without room
     uint64_t not_logged       # lines of the request log without room
     uint64_t too_slow         # requests whose bodies came too slowly
+    uint64_t tls_handshakes   # completed
+    uint64_t tls_resumed      # of these: sessions that were resumed
+    uint64_t tls_failed
     uint64_t turn_bytes       # most that one turn of the loop read from clients
     uint64_t turn_delivered   # most bytes of messages that one turn of the loop delivered
     uint64_t read_beside      # bodies that were read off the loop

@@ -213,6 +213,8 @@ cdef void budget_account(Conn* c) noexcept nogil:
         holds = <int64_t>(c.reading.body.n if c.mode == READ_FIXED else c.reading.out.cap)
     if c.head.cap > ARRIVING_FREE:
         holds += <int64_t>c.head.cap
+    if c.tls != NULL:
+        holds += tls_holds(c.tls)
     if holds > c.arriving and not budget_take(holds - c.arriving,
                                               atomic_get64(&c.address.client.arriving) + holds - c.arriving):
         c.worker.counters.no_room += 1
@@ -302,7 +304,7 @@ cdef void budget_check_unsent(Worker* w) noexcept nogil:
     while c != NULL:
         following = c.next
         # done: of all bytes handed to the loop, those that the kernel has taken
-        if not budget_keeps_pace(c, c.handed - <int64_t>c.tcp.write_queue_size, c.untaken, over,
+        if not budget_keeps_pace(c, c.handed - <int64_t>output_unsent(c), c.untaken, over,
                                  w.settings.write_timeout_ms):
             w.counters.not_taken += 1
             conn_close(c)

@@ -48,13 +48,17 @@ cdef void conn_settle(Conn* c) noexcept nogil:
         state = CONN_BODY
     elif c.owed:
         state = CONN_BUSY
-    elif c.head.len:
+    elif conn_begun(c):
         state = CONN_HEAD
     if state != c.state:
         if state == CONN_STALLED:
             c.out_mark = <size_t>-1
         c.pace.running = False
         conn_move(c, state)
+
+cdef inline bint conn_begun(Conn* c) noexcept nogil:
+    # Returns True if a head, a record of TLS or a handshake has begun, and is incomplete.
+    return c.head.len or c.tls != NULL and tls_incomplete(c.tls)
 
 cdef inline void conn_dirty(Conn* c) noexcept nogil:
     # Adds the connection to those that are looked at when this turn of the loop ends.
@@ -72,9 +76,11 @@ cdef void conn_open(Worker* w, int fd, ClientAddress* address) noexcept nogil:
         c = <Conn*>calloc(1, sizeof(Conn))
     if c != NULL:
         c.address = budget_join(w, address)
-    if c == NULL or c.address == NULL or uv_tcp_init(&w.loop, &c.tcp) != 0:
+    if (c == NULL or c.address == NULL or w.tls != NULL and not tls_open(w, c)
+            or uv_tcp_init(&w.loop, &c.tcp) != 0):
         if c != NULL and c.address != NULL:
             budget_quit(w, c.address)
+            free(c.tls)
         free(c)
         listener_drop(fd, address)
         return
@@ -99,6 +105,8 @@ cdef void conn_close(Conn* c) noexcept nogil:
     if c.state == CONN_CLOSING:
         return
     conn_move(c, CONN_CLOSING)
+    if c.tls != NULL:
+        tls_end(c)
     if c.feed != NULL and c.feed.parts_held:
         atomic_add64(&c.address.client.parts, -c.feed.parts_held)
     c.feed = NULL
@@ -138,6 +146,7 @@ cdef void conn_closed(uv_handle_t* handle) noexcept nogil:
     conn_leave(c)
     w.counters.live_connections -= 1
     w.counters.live_handles -= 1
+    tls_free(c)
     budget_leave_shares(c)
     budget_leave(budget_quit(w, c.address))
     if c.wait_next != NULL:
@@ -154,6 +163,8 @@ cdef void conn_linger(Conn* c) noexcept nogil:
     c.mode = READ_NOTHING     # no request is taken, so none holds back the next bytes (conn_holds_back)
     held_leave(c)
     c.out_mark = 0
+    if c.tls != NULL:
+        tls_end(c)
     if shutdown(conn_fd(c), SHUT_WR) != 0:
         conn_close(c)
     elif c.paused:
@@ -190,7 +201,8 @@ cdef inline int conn_port(const sockaddr_storage* address) noexcept nogil:
 cdef void conn_read_start(Conn* c) noexcept nogil:
     c.in_pieces = False
     hangup_del(c)
-    if uv_read_start(<uv_stream_t*>&c.tcp, conn_on_alloc, conn_on_read) != 0:
+    if uv_read_start(<uv_stream_t*>&c.tcp, conn_on_alloc if c.tls == NULL else tls_on_alloc,
+                     conn_on_read if c.tls == NULL else tls_on_read) != 0:
         conn_close(c)
 
 cdef void conn_pause(Conn* c) noexcept nogil:
@@ -208,26 +220,37 @@ cdef void conn_resume(Conn* c) noexcept nogil:
         return
     conn_consume(c, held.data, held.len)
     buf_free(&held)
+    if c.tls != NULL and c.tls.phase == TLS_ENDED and not c.paused and c.state != CONN_CLOSING:
+        conn_on_eof(c)
 
 cdef void conn_on_alloc(uv_handle_t* handle, size_t suggested, uv_buf_t* buf) noexcept nogil:
     # Chooses where the next bytes are read to. A length of 0: this turn has read enough of large bodies, or of requests
     # that come in pieces; conn_on_read then gets UV_ENOBUFS.
     cdef Conn* c = <Conn*>handle.data
+    conn_place(c, buf)
+    buf.len = conn_read_most(c, buf.len)
+
+cdef inline void conn_place(Conn* c, uv_buf_t* buf) noexcept nogil:
+    # Chooses the place of the next bytes: the body of the request being read, or the worker's buffer.
     if c.mode == READ_FIXED and c.state != CONN_LINGER:
         buf.base = <char*>c.reading.body.p + c.body_got
         buf.len = min(c.reading.body.n - c.body_got, <size_t>INPUT_SIZE)
     else:
         buf.base = c.worker.input
         buf.len = INPUT_HEAD if c.large and c.mode == READ_HEAD else INPUT_SIZE
+
+cdef inline size_t conn_read_most(Conn* c, size_t most) noexcept nogil:
+    # Returns how many of at most so many bytes are read now, by what the connection and the worker have read.
     if held_over(c) and (c.mode == READ_HEAD or c.mode == READ_FRAMES):
-        buf.len = min(buf.len, <size_t>INPUT_HEAD)
+        most = min(most, <size_t>INPUT_HEAD)
     if c.worker.counters.bytes_in >= c.worker.turn_full:
         if c.mode != READ_HEAD or c.head.len:
-            buf.len = 0
+            most = 0
         elif worker_crowded(c.worker):
-            buf.len = min(buf.len, <size_t>INPUT_LITTLE)
+            most = min(most, <size_t>INPUT_LITTLE)
     if worker_in_pieces(c.worker) and (c.reading != NULL or c.head.len):
-        buf.len = 0
+        most = 0
+    return most
 
 cdef void conn_on_read(uv_stream_t* stream, ssize_t got, const uv_buf_t* buf) noexcept nogil:
     cdef Conn* c = <Conn*>stream.data
@@ -241,8 +264,8 @@ cdef void conn_on_read(uv_stream_t* stream, ssize_t got, const uv_buf_t* buf) no
         conn_yield(c)
         return
     if got < 0:
-        if got == UV_EOF and c.state < CONN_LINGER and (c.first != NULL or c.out_pending):
-            hangup_on_eof(c)
+        if got == UV_EOF:
+            conn_on_eof(c)
         else:
             conn_close(c)
         return
@@ -290,6 +313,12 @@ cdef void conn_on_read(uv_stream_t* stream, ssize_t got, const uv_buf_t* buf) no
         conn_consume(c, data, n)
     if c.reading != NULL or c.head.len:
         conn_read_piece(c)
+
+cdef void conn_on_eof(Conn* c) noexcept nogil:
+    if c.state < CONN_LINGER and (c.first != NULL or c.out_pending):
+        hangup_on_eof(c)
+    else:
+        conn_close(c)
 
 cdef inline void conn_read_piece(Conn* c) noexcept nogil:
     # Counts a read that left the request incomplete.
@@ -372,8 +401,13 @@ cdef inline void conn_owe(Conn* c, Request* r) noexcept nogil:
     c.owed += 1
 
 cdef void conn_refuse(Conn* c, int status, const char* reason) noexcept nogil:
-    # Refuses bytes that are no request and drops them. Sends one answer in its turn, then ends the connection.
-    cdef Request* r = request_open(c.worker, c)
+    # Refuses bytes that are no request and drops them. Sends one answer in its turn, then ends the connection. Sends no
+    # answer before the end of a handshake.
+    cdef Request* r = NULL
+    if c.tls != NULL and c.tls.phase == TLS_SHAKING:
+        tls_failed(c, reason)
+    else:
+        r = request_open(c.worker, c)
     if r != NULL:
         conn_refuse_request(c, r, status, reason)
         return

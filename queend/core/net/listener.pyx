@@ -176,7 +176,10 @@ cdef void listener_admit(Listener* l, int fd, uint64_t key) noexcept nogil:
     if outcome == ADMITTED:
         listener_give(l, fd, address)
         return
-    send(fd, answer, strlen(answer), MSG_DONTWAIT | MSG_NOSIGNAL)
+    if tlscontext.on:
+        send(fd, TLS_REFUSED, TLS_REFUSED_SIZE, MSG_DONTWAIT | MSG_NOSIGNAL)
+    else:
+        send(fd, answer, strlen(answer), MSG_DONTWAIT | MSG_NOSIGNAL)
     shutdown(fd, SHUT_WR)
     close(fd)
 

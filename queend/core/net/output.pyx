@@ -12,6 +12,10 @@ cdef struct Writing:          # what the loop still has to write
     int64_t untaken           # bytes in the budget
     int n
     Buf[WRITE_BUFS] bufs
+    # with TLS, while the bytes are plain (net/tlswrite)
+    Writing* next
+    TlsSpans left
+    uv_buf_t[WRITE_BUFS] spans
 
 cdef void output_flush_all(Worker* w) noexcept nogil:
     # Flushes all dirty connections. A flush may complete further requests of a connection, which may be answered at
@@ -38,7 +42,7 @@ cdef void output_flush(Conn* c) noexcept nogil:
             conn_close(c)
             return
     if c.first == NULL and not c.out_pending and c.state < CONN_LINGER:
-        if c.ended or (c.worker.stopping and c.reading == NULL and c.head.len == 0 and not conn_is_new(c)):
+        if c.ended or (c.worker.stopping and c.reading == NULL and not conn_begun(c) and not conn_is_new(c)):
             conn_linger(c)
             return
     if c.paused and c.wait_next == NULL and not c.read_out and not conn_holds_back(c):
@@ -87,12 +91,14 @@ cdef bint output_write(Conn* c) noexcept nogil:
 cdef inline int output_try(Conn* c, const uv_buf_t* out, unsigned int n, size_t size) noexcept nogil:
     # Returns the bytes the kernel takes at once, behind all earlier ones; -1 if the connection is broken.
     cdef int sent = 0
-    if not c.out_pending:
+    if c.tls != NULL:
+        sent = tlswrite_try(c, out, n, size)
+    elif not c.out_pending:
         sent = uv_try_write(<uv_stream_t*>&c.tcp, out, n)
         if sent == UV_EAGAIN:
             sent = 0
-        if sent < 0:
-            return -1
+    if sent < 0:
+        return -1
     c.worker.counters.bytes_out += size
     return sent
 
@@ -163,10 +169,21 @@ cdef bint output_write_part(Conn* c, Buf* part) noexcept nogil:
     return output_queue(c, x, &out, 1)
 
 cdef bint output_queue(Conn* c, Writing* x, const uv_buf_t* out, unsigned int n) noexcept nogil:
-    # Hands buffers to the loop, which calls output_on_written.
-    c.out_pending += x.size
+    # Hands buffers to the loop, which calls output_on_written, or with TLS to the queue of what is to be encrypted.
     c.handed += <int64_t>x.size
+    if c.tls == NULL:
+        return output_hand(c, x, out, n)
+    output_count(c, x)
+    tlswrite_queue(c.tls, x, out, n)
+    return True
+
+cdef inline void output_count(Conn* c, Writing* x) noexcept nogil:
+    c.out_pending += x.size
     budget_add_unsent(c.worker, c, x.untaken)
+
+cdef bint output_hand(Conn* c, Writing* x, const uv_buf_t* out, unsigned int n) noexcept nogil:
+    # Has the loop write the bytes. Returns False if the connection is broken.
+    output_count(c, x)
     if uv_write(&x.req, <uv_stream_t*>&c.tcp, out, n, output_on_written) != 0:
         output_free(x)
         return False
@@ -178,7 +195,13 @@ cdef bint output_write_text(Conn* c, const char* text, size_t n) noexcept nogil:
     cdef uv_buf_t out
     out.base = <char*>text
     out.len = n
+    if c.tls != NULL:
+        return tlswrite_text(c, &out)
     return uv_try_write(<uv_stream_t*>&c.tcp, &out, 1) == <int>n
+
+cdef inline size_t output_unsent(Conn* c) noexcept nogil:
+    # Returns the bytes that the kernel has not taken.
+    return c.tcp.write_queue_size + (c.tls.waiting if c.tls != NULL else 0)
 
 cdef void output_free(Writing* x) noexcept nogil:
     cdef int i
@@ -194,7 +217,7 @@ cdef void output_on_written(uv_write_t* req, int status) noexcept nogil:
     output_free(x)
     if c.state == CONN_CLOSING:
         return
-    if status < 0:
+    if status < 0 or c.tls != NULL and not tlswrite_next(c):
         conn_close(c)
         return
     conn_dirty(c)

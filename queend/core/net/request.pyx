@@ -345,4 +345,4 @@ cdef bint request_fill(Request* r, const Head* h) noexcept nogil:
     r.arena.strict = h.asks & ASK_STRICT != 0
     r.keep_alive = h.keep_alive
     r.body = slice_of(whole.p + whole.n, 0)
-    return True
+    return r.conn.tls == NULL or tls_name_request(r)

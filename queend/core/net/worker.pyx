@@ -96,8 +96,8 @@ cdef void worker_expire(Worker* w, int state, int timeout_ms) noexcept nogil:
     while n and l.first != NULL and now - l.first.since >= <uint64_t>timeout_ms:
         n -= 1
         c = l.first
-        if state == CONN_STALLED and c.tcp.write_queue_size < c.out_mark:
-            c.out_mark = c.tcp.write_queue_size
+        if state == CONN_STALLED and output_unsent(c) < c.out_mark:
+            c.out_mark = output_unsent(c)
             conn_move(c, CONN_STALLED)        # slow, but it moves
         elif (state == CONN_HEAD or state == CONN_BODY) and conn_is_held_up(c):
             conn_move(c, state)
@@ -150,6 +150,7 @@ cdef inline void worker_turn_end(Worker* w) noexcept nogil:
     w.turn_us = 0
     w.taken_us = 0
     w.turn_pieces = 0
+    w.turn_shake_us = 0
 
 cdef void worker_waits_add(Conn* c, Waits* l) noexcept nogil:
     # Lets the connection go on, or be read again, in a later turn.
@@ -162,6 +163,14 @@ cdef void worker_waits_add(Conn* c, Waits* l) noexcept nogil:
         l.first = c
         uv_idle_start(&c.worker.between, worker_on_idle)
     l.last = c
+
+cdef inline void worker_waits_put(Conn* c, Waits* l) noexcept nogil:
+    # Adds the connection as the first one.
+    if l.first == NULL or c.wait_next != NULL:
+        worker_waits_add(c, l)
+    else:
+        c.wait_next = l.first
+        l.first = c
 
 cdef Conn* worker_waits_next(Waits* l) noexcept nogil:
     # Removes the connection that waited longest. Returns NULL if it was closed; it is freed then.
@@ -184,7 +193,9 @@ cdef void worker_on_idle(uv_idle_t* handle) noexcept nogil:
         worker_waits_serve(w, &w.waits, 1)   # goes on with it, unless it owes as many answers as it may
     worker_waits_serve(w, &w.waits_more, TURN_BYTES // INPUT_SIZE)
     worker_waits_serve(w, &w.waits_pieces, TURN_PIECES)
-    if w.waits.first == NULL and w.waits_more.first == NULL and w.waits_pieces.first == NULL:
+    worker_waits_serve(w, &w.waits_shakes, tls_turn_shakes(w))
+    if (w.waits.first == NULL and w.waits_more.first == NULL and w.waits_pieces.first == NULL
+            and w.waits_shakes.first == NULL):
         uv_idle_stop(&w.between)
 
 cdef void worker_waits_serve(Worker* w, Waits* l, int most) noexcept nogil:
@@ -214,10 +225,11 @@ cdef Worker* worker_new(Process* process, int index, Settings* s) noexcept nogil
     w.held_share = s.max_queued_bytes // s.workers
     w.held_most = w.held_share
     w.input = <char*>malloc(INPUT_SIZE)
-    if (w.input == NULL or not requestlog_open(&w.requestlog, s.request_log)
+    if (w.input == NULL or not tls_room_open(w) or not requestlog_open(&w.requestlog, s.request_log)
             or not spans_open(&w.spans, s.trace_share)):
         requestlog_close(&w.requestlog)
         spans_close(&w.spans)
+        tls_room_close(w)
         free(w.input)
         free(w)
         return NULL
@@ -279,6 +291,7 @@ cdef void worker_free(Worker* w) noexcept nogil:
     uv_sem_destroy(&w.opened)
     requestlog_close(&w.requestlog)
     spans_close(&w.spans)
+    tls_room_close(w)
     free(w.input)
     free(w)
 
@@ -352,6 +365,8 @@ cdef void worker_end(Worker* w) noexcept nogil:
         worker_waits_next(&w.waits_more)
     while w.waits_pieces.first != NULL:
         worker_waits_next(&w.waits_pieces)
+    while w.waits_shakes.first != NULL:
+        worker_waits_next(&w.waits_shakes)
     thread_close_inbox(&w.inbox)
     uv_close(<uv_handle_t*>&w.inbox.wake, worker_handle_closed)
     uv_close(<uv_handle_t*>&w.after, worker_handle_closed)

@@ -27,7 +27,7 @@ cdef bint push_read_body(Request* r, void* job, Tools* t) noexcept nogil:
         return False
     elif r.asks & ASK_TRACE:
         trace_items(r.headers_raw, &r.arena, q.items, q.n)
-    return not r.asks & ASK_KEY or ident_key_apply(r.headers_raw, r.grant, &r.arena, q, &t.error)
+    return not r.asks & ASK_KEY or ident_key_apply(r.headers_raw, r.grant, r.subject, &r.arena, q, &t.error)
 
 cdef void push_taken(Worker* w, Request* r, void* job, bint good, ApiError* e) noexcept nogil:
     cdef PushJob* j = <PushJob*>job
@@ -35,7 +35,7 @@ cdef void push_taken(Worker* w, Request* r, void* job, bint good, ApiError* e) n
     if not good:
         reply_error(r, e.status, e.text)
         return
-    if r.grant != NULL and not gate_push(r, &j.req, &lacks):
+    if gate_names(r) and not gate_push(r, &j.req, &lacks):
         gate_refuse_push(r, lacks)
         return
     if j.req.n == 0:

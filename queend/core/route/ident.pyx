@@ -115,12 +115,11 @@ cdef void ident_digest(const void* text, size_t n, unsigned char* id) noexcept n
 cdef enum:
     KEY_MOST = 255            # characters of a key
 
-cdef bint ident_key_apply(Slice headers, Grant* grant, Arena* a, PushReq* q, ApiError* e) noexcept nogil:
+cdef bint ident_key_apply(Slice headers, Grant* grant, Slice subject, Arena* a, PushReq* q, ApiError* e) noexcept nogil:
     # Computes ids from the key for records without a transactionId of their own. If tokens are in use, each subject has
-    # keys of its own; so has each token without a subject.
+    # keys of its own; so has each token without a subject. subject: that of the certificate, used without a token.
     cdef unsigned char[40] seed
     cdef Slice key
-    cdef Slice subject = slice_of(NULL, 0)
     cdef PushItem* it
     cdef uint64_t n = 0
     cdef int i, k

@@ -59,7 +59,7 @@ cdef void cycle_taken(Worker* w, Request* r, void* job, bint good, ApiError* e) 
     cdef Slice lacks
     if not good:
         cycle_deny(r, e.status, j.req.code, e.text)
-    elif r.grant == NULL or gate_push(r, &j.req.push, &lacks):
+    elif not gate_names(r) or gate_push(r, &j.req.push, &lacks):
         job_open(&j.job, r, &CYCLE_JOB, r.body.n)
         cycle_resolve(engine_of(w), &j.job)
     else:

@@ -35,7 +35,7 @@ cdef void tx_taken(Worker* w, Request* r, void* job, bint good, ApiError* e) noe
     if not good:
         reply_error(r, e.status, e.text)
         return
-    if r.grant != NULL and not gate_transaction(r, &j.req):
+    if gate_names(r) and not gate_transaction(r, &j.req):
         return
     job_open(&j.job, r, &TX_JOB, r.body.n + j.req.unpacked)
     i = tx_static_fault(j)

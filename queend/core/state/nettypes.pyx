@@ -4,6 +4,7 @@
 
 cdef struct Conn
 cdef struct HotRoute
+cdef struct Writing
 
 # ---- requests --------------------------------------------------------------------------------------------------------
 
@@ -26,6 +27,7 @@ cdef struct Request:
     Slice query               # raw, without the question mark
     Slice headers_raw         # lines with their CRLF
     Slice authority           # the value of Host
+    Slice subject             # whom the client's certificate names (net/tls); empty: no certificate
     const HotRoute* route     # NULL: the control plane handles the request
     Slice body                # NUL-terminated, BODY_PADDING readable bytes after it
     uint8_t http10
@@ -122,6 +124,50 @@ cdef struct LocalAddress:     # the same clients in one worker (net/budget)
     LocalAddress* room_prev   # in the worker's list of addresses with such connections
     LocalAddress* room_next
 
+cdef enum TlsPhase:
+    TLS_SHAKING = 0           # the handshake is not complete
+    TLS_OPEN = 1
+    TLS_ENDED = 2             # the client sent its close_notify; answers are still written
+    TLS_CLOSED = 3            # this side sent its close_notify, or the session has failed
+
+cdef enum:
+    TLS_RECORD = 16384        # most bytes that a record holds
+    TLS_RECORD_MOST = 17408   # most bytes of a record with its header, rounded up; a session keeps an incomplete one
+    TLS_SHAKING_BYTES = 81920 # most that a session holds until its handshake is complete, measured
+    TLS_MESSAGE_MOST = 16384  # most bytes of a client's first message, and of its certificates
+    TLS_SUBJECT = 255         # most bytes of a subject
+
+cdef struct TlsSpans:         # plain bytes that are not encrypted yet
+    const uv_buf_t* at
+    unsigned int n
+    size_t used               # bytes of the first span that are encrypted
+
+cdef struct Tls:              # a connection's session (net/tls)
+    SSL* ssl
+    Worker* worker
+    uint8_t phase             # TlsPhase
+    bint begun                # the client has sent something
+    bint waited               # its handshake had to wait for a later turn, and may go on now
+    bint too_large            # a message of its handshake is larger than TLS_MESSAGE_MOST
+    int record_left           # bytes of the record being read that are still to come
+    uint8_t header_got        # bytes of the header being read
+    uint8_t[5] header
+    int message_left          # bytes of the handshake's message being read that are still to come
+    uint8_t message_got       # bytes of that message's header that were read
+    uint8_t[4] message        # its header
+    Writing* first            # plain answers that wait until the kernel takes those before them (net/tlswrite)
+    Writing* last
+    size_t waiting            # their bytes
+    Slice subject             # whom the client's certificate names; owned
+
+cdef struct TlsRoom:          # of a worker (net/tls)
+    char* input               # encrypted bytes of the last read
+    const char* at            # those of them that are not decrypted yet
+    size_t left
+    char* output              # encrypted bytes that are not sent yet
+    size_t used
+    char* joined              # short answers that become one record
+
 cdef struct Conn:
     uv_tcp_t tcp              # must stay first: a handle is its connection
     Conn* prev                # in the list of its state
@@ -133,6 +179,7 @@ cdef struct Conn:
     # list
     Conn* wait_next
     Worker* worker
+    Tls* tls                  # NULL: plain
     Request* first            # requests that await their answers, in order
     Request* last
     Request* reading          # its head is complete, its body is not

@@ -126,10 +126,13 @@ cdef struct Worker:
     Waits waits               # connections that wait for their turn
     Waits waits_more          # connections with more large input
     Waits waits_pieces        # connections whose request comes in pieces
+    Waits waits_shakes        # connections whose handshake goes on in a later turn (net/tls)
     int64_t turn_us           # moment of this turn's first request, 0: none yet
     int64_t taken_us          # moment of this turn's last request
     uint64_t turn_from        # counters.bytes_in when the turn began
     int turn_pieces           # reads of this turn that left a request incomplete
+    int64_t turn_shake_us     # time that this turn has spent on handshakes
+    int64_t shake_us          # mean time of a read that goes on with a handshake
     uint64_t turn_full        # value of counters.bytes_in at which the turn stops reading large input
     Offload* beside           # large bodies read off the loop; the first one is being read
     Offload* beside_last
@@ -159,6 +162,7 @@ cdef struct Worker:
     RequestLog requestlog
     Spans spans
     char* input               # bytes of the last read
+    TlsRoom* tls              # NULL: the port is plain
     Engine* engine
     Listener* listener        # reuseport: the first one
     Process* process

@@ -15,3 +15,16 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- define "queend.kind" -}}
 {{- if .Values.buffer.storage }}StatefulSet{{ else }}Deployment{{ end }}
 {{- end }}
+
+{{- define "queend.scheme" -}}
+{{ if or .Values.tls.secret (hasKey .Values.settings "QUEEND_TLS_CERT") }}https{{ else }}http{{ end }}
+{{- end }}
+
+{{- /* Kubernetes has no certificate to show: where clients must have one, the daemon's own is shown, inside of the pod. */}}
+{{- define "queend.probe" -}}
+{{- if eq (toString (get .root.Values.settings "QUEEND_TLS_CLIENT_REQUIRED")) "true" -}}
+exec: {command: [python3, -m, queend.daemon.alive, {{ .path }}]}
+{{- else -}}
+httpGet: {path: {{ .path }}, port: http, scheme: {{ include "queend.scheme" .root | upper }}}
+{{- end -}}
+{{- end }}

@@ -1,0 +1,235 @@
+"""What a TLS client can take that plain clients cannot: memory of handshakes, answers that the session makes by itself,
+turns of the loop."""
+from __future__ import annotations
+
+import os
+import selectors
+import socket
+import ssl
+import time
+from pathlib import Path
+
+import pytest
+from support.certificates import Authority, trusting
+from support.edge import Edge, answers, body, start
+from support.http import request
+from support.records import Records, Sealer
+from support.wait import until
+
+__all__ = ["start"]
+
+HELLO_MOST = 16_384
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.fixture
+def secure(start, authority):
+    """Starts cores that speak TLS. asks: they ask clients for certificates."""
+    pair = authority.server()
+
+    def begin(asks: bool = False, pair=pair, **settings) -> Edge:
+        edge = start(pair=pair, **settings)
+        if asks:
+            edge.core.secure(pair.cert.read_bytes(), pair.key.read_bytes(), authority.file.read_bytes())
+        return edge
+
+    return begin
+
+
+@pytest.fixture
+def context(authority: Authority) -> ssl.SSLContext:
+    return trusting(authority)
+
+
+def counted(edge: Edge, name: str) -> int:
+    return sum(worker[name] for worker in edge.core.stats()["workers"])
+
+
+def resident() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def taken(client: Records, text: bytes) -> bytes:
+    """Plain bytes until they have the text."""
+    found = b""
+    while text not in found[-len(text) - (1 << 18):]:
+        try:
+            found += client.tls.read(1 << 18)
+        except ssl.SSLWantReadError:
+            client.receive_some()
+    return found
+
+
+def get(path: str, more: dict[str, str] | None = None) -> bytes:
+    return request("GET", path, headers=more)
+
+
+# -- sizes of messages -------------------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("size, pieces", [(HELLO_MOST + 1, 1), (0x20144, 1), (0x20144, 5), (0xFFFFFF, 2)])
+def test_a_large_hello_is_refused_once_its_size_is_known(secure, size, pieces):
+    """OpenSSL would make room for 128 KiB of it. pieces: records that its header comes in."""
+    edge = secure()
+    head = b"\x01" + size.to_bytes(3, "big") + b"\x03"
+    with edge.connect() as sock:
+        for i in range(pieces):
+            part = head[5 * i // pieces:5 * (i + 1) // pieces]
+            sock.sendall(b"\x16\x03\x01" + len(part).to_bytes(2, "big") + part)
+        assert sock.recv(100) == b"\x15\x03\x03\0\x02\x02\x50"
+        assert sock.recv(100) == b""
+    assert counted(edge, "tls_failed") == 1
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+@pytest.mark.parametrize("names, taken", [(55, True), (70, False)])
+def test_sizes_of_hellos(secure, authority, version, names, taken):
+    edge = secure()
+    context = trusting(authority, minimum_version=version, maximum_version=version)
+    context.set_alpn_protocols(["http/1.1", *(f"{i:0255}" for i in range(names))])
+    with edge.connect() as plain:
+        if not taken:
+            with pytest.raises(ssl.SSLError, match="(?i)internal error"):
+                context.wrap_socket(plain, server_hostname="localhost")
+            return
+        with context.wrap_socket(plain, server_hostname="localhost") as sock:
+            sock.sendall(get("/x"))
+            assert answers(sock, 1)[0][0] == 200
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+@pytest.mark.parametrize("names, taken", [(300, True), (1500, False)])
+def test_sizes_of_certificates_of_clients(secure, authority, version, names, taken):
+    edge = secure(asks=True)
+    own = authority.client("x", [f"{i}.example.org" for i in range(names)], stem=f"large{names}")
+    context = trusting(authority, own, minimum_version=version, maximum_version=version)
+    try:
+        with context.wrap_socket(edge.connect(), server_hostname="localhost") as sock:
+            sock.sendall(get("/x"))
+            assert answers(sock, 1)[0][0] == 200 and taken
+    except ssl.SSLError as error:
+        assert not taken and "illegal parameter" in str(error).lower()
+
+
+# -- answers of the session itself -------------------------------------------------------------------------------------
+
+def test_answers_of_the_session_count_with_their_memory(secure, authority, tmp_path):
+    """Each new key that a client asks for while it reads nothing leaves a record of 27 bytes in the daemon, and what
+    keeps it."""
+    edge = secure(workers=1)
+    context = trusting(authority, minimum_version=ssl.TLSVersion.TLSv1_3, keylog_filename=str(tmp_path / "keys"))
+    with Records(edge.port, context).shake() as client:
+        answered = 0
+        while edge.core.stats()["clients"]["untaken"] == 0:
+            client.send(get("/big/300000"))
+            answered += 1
+            edge.wait(answered)
+            time.sleep(0.05)
+        sealer = Sealer(tmp_path / "keys", client.tls.cipher()[0], sent=answered)
+        before, sent, blocked = resident(), 0, time.monotonic() + 30
+        client.socket.settimeout(0)
+        while sent < 4000 and time.monotonic() < blocked:
+            client.socket.send(sealer.new_keys())
+            sent += 1
+            time.sleep(0.0005)
+        assert sent == 4000
+        assert resident() - before < 4 << 20        # 4000 of 1.9 KB would be 7.6 MB
+        client.socket.settimeout(60)
+        client.read(answered * 300_000)
+        client.socket.sendall(sealer.record(23, get("/after")))
+        assert b"200 OK" in taken(client, b"/after")
+    until(lambda: edge.core.stats()["clients"]["untaken"] == 0, "nothing waits")
+
+
+# -- after the last request --------------------------------------------------------------------------------------------
+
+def test_one_answer_after_the_last_request_when_there_is_no_room(secure, context):
+    """A record that is incomplete after `Connection: close` is no request, and is not answered."""
+    edge = secure(workers=1, max_arriving=1 << 20, max_body=1 << 18)
+    with Records(edge.port, context).shake() as client:
+        client.send(get("/hold/me", {"Connection": "close"}))
+        edge.wait(1, "held")
+        others = [Records(edge.port, context) for _ in range(60)]
+        for other in others:
+            other.socket.sendall(other.hello()[:50])
+        until(lambda: counted(edge, "no_room") > 0, "there is no room")
+        client.tls.write(b"x" * 16_000)
+        client.socket.sendall(client.sealed.read()[:12_000])
+        time.sleep(0.3)
+        edge.release()
+        assert client.ends().count(b"HTTP/1.1 ") == 1
+        for other in others:
+            other.socket.close()
+
+
+# -- connections that are paused ---------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("before", [0, 50_000])
+def test_what_comes_while_a_connection_is_paused_is_kept(secure, context, before):
+    """before: bytes of a body that came first: after a large one, heads are read in small pieces."""
+    edge = secure(workers=1)
+    text = b"".join(request("POST", f"/{i}", b"b" * (i * 37 % 900)) for i in range(400))
+    with Records(edge.port, context).shake() as client:
+        if before:
+            client.send(request("POST", "/before", b"y" * before))
+            taken(client, b"}")
+        client.send(get("/hold/first") + text + request("POST", "/large", b"z" * 60_000) + get("/last"))
+        edge.wait(1, "held")
+        edge.release()
+        found = taken(client, b'"/last"')
+        paths = [body((0, {}, part.split(b"\r\n\r\n")[1]))["path"] for part in found.split(b"HTTP/1.1 200 OK")
+                 if b"\r\n\r\n{" in part and part.rstrip().endswith(b"}")]
+        assert paths[:401] == ["/hold/first", *(f"/{i}" for i in range(400))]
+
+
+# -- turns -------------------------------------------------------------------------------------------------------------
+
+def test_handshakes_that_wait_go_on_in_order(secure, authority):
+    """With a key of 4096 bits a handshake takes some ms: each turn goes on with one or two."""
+    edge = secure(pair=authority.server("slow", rsa_bits=4096), workers=1)
+    context = trusting(authority)
+    clients = [Records(edge.port, context) for _ in range(300)]
+    hellos = [client.hello() for client in clients]
+    with selectors.DefaultSelector() as ready:
+        for number, client in enumerate(clients):
+            client.socket.sendall(hellos[number])
+            ready.register(client.socket, selectors.EVENT_READ, number)
+        order: list[int] = []
+        while len(order) < len(clients):
+            for key, _ in ready.select():
+                order.append(key.data)
+                ready.unregister(key.fileobj)
+    late = max(place - number for place, number in enumerate(order))
+    early = max(number - place for place, number in enumerate(order))
+    for client in clients:
+        client.socket.close()
+    assert max(late, early) < 40, (late, early)
+
+
+def test_a_burst_of_handshakes_lets_others_have_their_turn(secure, authority):
+    edge = secure(pair=authority.server("slower", rsa_bits=4096), workers=1)
+    context = trusting(authority)
+    with context.wrap_socket(edge.connect(), server_hostname="localhost") as sock:
+        clients = [Records(edge.port, context) for _ in range(150)]
+        hellos = [client.hello() for client in clients]
+        for client, hello in zip(clients, hellos, strict=True):
+            client.socket.sendall(hello)
+        took = []
+        while not all(select_ready(client.socket) for client in clients):
+            began = time.monotonic()
+            sock.sendall(request("OPTIONS", "/x"))
+            answers(sock, 1)
+            took.append(time.monotonic() - began)
+        for client in clients:
+            client.socket.close()
+    took.sort()
+    assert took[len(took) // 2] < 0.02, took     # 8 of 5 ms would be 40 ms
+
+
+def select_ready(sock: socket.socket) -> bool:
+    with selectors.DefaultSelector() as ready:
+        ready.register(sock, selectors.EVENT_READ)
+        return bool(ready.select(0))

@@ -1,0 +1,122 @@
+"""A TLS client whose encrypted bytes a test sends as it likes: in pieces, late, cut off; and records that no client
+would make."""
+from __future__ import annotations
+
+import socket
+import ssl
+from pathlib import Path
+
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.hashes import SHA256, SHA384, HashAlgorithm
+from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
+
+from .wait import PATIENCE
+
+
+class Records:
+    """A session on a socket of its own. `sealed` holds what the session wants to send; nothing leaves by itself."""
+
+    def __init__(self, port: int, context: ssl.SSLContext, session: ssl.SSLSession | None = None):
+        self.socket = socket.create_connection(("127.0.0.1", port), PATIENCE)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.came, self.sealed = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self.tls = context.wrap_bio(self.came, self.sealed, server_hostname="localhost", session=session)
+
+    def __enter__(self) -> Records:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.socket.close()
+
+    def hello(self) -> bytes:
+        """The first bytes of a handshake."""
+        try:
+            self.tls.do_handshake()
+        except ssl.SSLWantReadError:
+            pass
+        return self.sealed.read()
+
+    def shake(self, size: int = 1 << 20) -> Records:
+        """The whole handshake, in pieces of so many bytes."""
+        while True:
+            try:
+                self.tls.do_handshake()
+                return self.send(size=size)
+            except ssl.SSLWantReadError:
+                self.send(size=size)
+                self.receive_some()
+
+    def send(self, data: bytes = b"", size: int = 1 << 20) -> Records:
+        """Encrypts and sends, in pieces of so many bytes."""
+        if data:
+            self.tls.write(data)
+        raw = self.sealed.read()
+        for at in range(0, len(raw), size):
+            self.socket.sendall(raw[at:at + size])
+        return self
+
+    def receive_some(self) -> None:
+        """Takes encrypted bytes. An end of the connection becomes one of the session."""
+        if raw := self.socket.recv(1 << 18):
+            self.came.write(raw)
+        else:
+            self.came.write_eof()
+
+    def read(self, n: int) -> bytes:
+        """Exactly n plain bytes; fewer if the server ends the session with close_notify before."""
+        out = b""
+        while len(out) < n:
+            try:
+                got = self.tls.read(min(n - len(out), 1 << 18))
+            except ssl.SSLWantReadError:
+                self.receive_some()
+                continue
+            except ssl.SSLZeroReturnError:
+                break
+            if not got:
+                break
+            out += got
+        return out
+
+    def ends(self) -> bytes:
+        """All plain bytes until the server's close_notify. Raises SSLEOFError if the connection ends without."""
+        return self.read(1 << 40)
+
+    def farewell(self) -> Records:
+        """Sends close_notify; the connection stays open."""
+        try:
+            self.tls.unwrap()
+        except (ssl.SSLWantReadError, ssl.SSLSyscallError):
+            pass
+        return self.send()
+
+
+class Sealer:
+    """Makes records of a client in TLS 1.3 itself (RFC 8446), with the secrets of a session that has sent `sent`
+    records of data. log: the session's keylog_filename."""
+
+    def __init__(self, log: Path, cipher: str, sent: int = 0):
+        lines = [line.split() for line in log.read_text().splitlines()]
+        self.secret = bytes.fromhex([line[2] for line in lines if line[0] == "CLIENT_TRAFFIC_SECRET_0"][-1])
+        self.hash: HashAlgorithm = SHA384() if cipher.endswith("SHA384") else SHA256()
+        self.size = 32 if "256_GCM" in cipher else 16
+        self.sent = sent
+
+    def _derived(self, label: str, size: int) -> bytes:
+        name = b"tls13 " + label.encode()
+        info = size.to_bytes(2, "big") + bytes([len(name)]) + name + b"\0"
+        return HKDFExpand(self.hash, size, info).derive(self.secret)
+
+    def record(self, kind: int, plain: bytes) -> bytes:
+        """One record; kind: 22 for a message of the handshake, 23 for data."""
+        number = int.from_bytes(self._derived("iv", 12), "big") ^ self.sent
+        self.sent += 1
+        head = b"\x17\x03\x03" + (len(plain) + 17).to_bytes(2, "big")
+        return head + AESGCM(self._derived("key", self.size)).encrypt(number.to_bytes(12, "big"),
+                                                                       plain + bytes([kind]), head)
+
+    def new_keys(self) -> bytes:
+        """A KeyUpdate that asks the server for one of its own."""
+        made = self.record(22, b"\x18\0\0\1\1")
+        self.secret, self.sent = self._derived("traffic upd", self.hash.digest_size), 0
+        return made
