@@ -101,7 +101,7 @@ cdef void grants_clear() noexcept nogil:
     cdef uint32_t i
     uv_rwlock_wrlock(&grants.lock)
     atomic_add64(&grants_epoch, 1)
-    for i in range(TICKETS_MOST):
+    for i in range(<uint32_t>TICKETS_MOST):
         grant_ticket_free(&tickets[i])
     for i in range(grants.sets * GRANT_WAYS):
         free(grants.cells[i])
