@@ -49,7 +49,7 @@ def test_image_and_chart_agree():
     assert f"containerPort: {port}\n" in workload and int(port) == Settings.model_fields["port"].default
     folder, = re.findall(r"^VOLUME (\S+)$", recipe, re.M)
     assert f"mountPath: {folder}\n" in workload
-    assert {"/livez", "/readyz"} == set(re.findall(r"path: (/\w+)", workload))
+    assert {"/livez", "/readyz"} == set(re.findall(r'"path" "(/\w+)"', workload))
 
 
 def test_the_metric_that_values_name_is_one_of_ours():
