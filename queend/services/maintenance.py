@@ -5,7 +5,7 @@ failover buffer. So it obeys them from its first request on, even if it starts w
 are off there is no file: its deletion needs no room on a full disk.
 
 With its first read, and the first one after the database was away, it stores the moment: leases that expired in between
-do not count against their consumers (sql/function/lapse.sql).
+do not count against their consumers (sql/function/lease_expiry.sql).
 """
 from __future__ import annotations
 

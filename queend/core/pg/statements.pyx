@@ -214,7 +214,7 @@ cdef void statement_define(StatementDef* d, const char* name, const char* signat
         at = <size_t>snprintf(d.text, sizeof(d.text), b"%s", text)
     if signature[d.n_args] == b'!':
         # Ends the statement with a check of the clock for every returned row, after its work and under its locks. A
-        # statement executed after the moment is undone (sql/function/late.sql).
+        # statement executed after the moment is undone (sql/function/fence.sql).
         d.fenced = True
         d.types[d.n_params] = OID_TIMESTAMPTZ
         d.n_params += 1
