@@ -16,6 +16,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE, TRACER = (Path(word).resolve() for word in sys.argv[1:3])
@@ -46,6 +47,9 @@ TAIL = """
   and others ask them, too.
 - `route` is apart so that it needs no lock and no socket: a call reads, one or a few write. A pop's answer is written
   message by message, and closed.
+- `net/held`, `net/budget` and `govern/jobs` are asked wherever something is taken that one client could take from the
+  others: memory for a body, a place among the requests in hand, room for an answer. Before there were such shares, a
+  push passed 58 files and 280 functions, a pop 56 and 256, an acknowledgment 51 and 242.
 - `names`, `ready`, `memory`: each look-up and each move of a cursor is one call under a lock that its caller holds. A
   row in memory is found, held while an answer is written from it, and let go when groups have passed it.
 - `govern`: a job is opened, waits and ends, a statement begins and leaves, in one place each. A hold is asked before
@@ -56,6 +60,14 @@ TAIL = """
   (`push/results`), some to other workers' requests. Before it leaves, ids, heads and claims are each asked for: three
   nouns with rules of their own; ids and heads learn from the answer before the next batch is written.
 """
+
+
+class Way(NamedTuple):
+    """What a request passed. calls: (function, file, called function, its file), each pair once, without the rooms
+    that stand by themselves. files, functions: how many, of all rooms."""
+    calls: list[tuple[str, str, str, str]]
+    files: int
+    functions: int
 
 
 class Trace:
@@ -85,8 +97,8 @@ class Trace:
             if self.at() - before < QUIET:
                 return self.at()
 
-    def way(self, ask: Callable[[], object]) -> list[tuple[str, str, str, str]]:
-        """(function, file, called function, its file), each pair once, of the thread that served what `ask` asks."""
+    def way(self, ask: Callable[[], object]) -> Way:
+        """Returns the way of what `ask` asks, in the thread that served it."""
         first = self.rest()
         ask()
         events = [struct.unpack_from("<QQ", self.map, 16 + 16 * i) for i in range(first, self.rest())]
@@ -94,13 +106,17 @@ class Trace:
         server = next(thread for thread, _, name in calls if name == "request_open")
         stack: list[tuple[str, str]] = []
         found: dict[tuple[str, str, str, str], None] = {}
+        passed: set[tuple[str, str]] = set()
         timer = ""
         for thread, back, name in calls:
             file = self.homes.get(name)
-            if thread != server or file is None or file.startswith(APART):
+            if thread != server or file is None:
                 continue
             if timer or name in TIMERS:
                 timer = "" if back and name == timer else timer or name
+                continue
+            passed.add((file, name))
+            if file.startswith(APART):
                 continue
             if back:
                 if stack and stack[-1][0] == name:
@@ -109,10 +125,10 @@ class Trace:
             if stack and stack[-1][1] != file:
                 found[(*stack[-1], name, file)] = None
             stack.append((name, file))
-        return list(found)
+        return Way(list(found), len({file for file, _ in passed}), len(passed))
 
 
-def ways(client: Client, trace: Trace) -> dict[str, list[tuple[str, str, str, str]]]:
+def ways(client: Client, trace: Trace) -> dict[str, Way]:
     def push() -> None:
         client.push("ways", "a message", partition="p")
 
@@ -140,10 +156,11 @@ def main() -> None:
         finally:
             daemon.stop()
     print(HEAD, end="")
-    for title, calls in found.items():
-        files = {file for call in calls for file in (call[1], call[3])}
-        print(f"\n## {title}\n\n{len(files)} files, {len(calls)} calls between them.\n\n```")
-        for caller, home, called, there in calls:
+    for title, way in found.items():
+        files = {file for call in way.calls for file in (call[1], call[3])}
+        print(f"\n## {title}\n\n{len(files)} files, {len(way.calls)} calls between them. With the rooms that are not "
+              f"shown: {way.files} files,\n{way.functions} functions.\n\n```")
+        for caller, home, called, there in way.calls:
             print(f"{home.removesuffix('.pyx')}: {caller} -> {there.removesuffix('.pyx')}: {called}")
         print("```")
     print(TAIL, end="")
