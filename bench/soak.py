@@ -148,7 +148,7 @@ class Soak:
         files = [one.name for one in (self.cluster.embedded.data / "pg_wal").iterdir() if len(one.name) == 24]
         busy = sum(int(x) for x in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]) - int(
             Path("/proc/stat").read_text().split()[4])
-        # What the daemon's look at everything new, once a second, has to read.
+        # The pages that the daemon reads once a second, when it looks for new messages.
         plan = db.execute("EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) SELECT partition_id, max(base + n) FROM queend.log"
                           " WHERE created_at >= (SELECT queend.now_us() - 2000000) GROUP BY 1").fetchone()[0][0]
         recent = plan["Plan"]["Shared Hit Blocks"] + plan["Plan"]["Shared Read Blocks"]

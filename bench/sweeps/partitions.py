@@ -9,8 +9,7 @@ import render
 
 NAME, TITLE = "partitions", "Partitions in one queue"
 COUNTS = (1_000, 10_000, 100_000, 1_000_000)
-# A group that has consumed everything so far, as if it had been reading all along: one pop per partition would take
-# longer than the sweep.
+# Makes a group that has consumed everything so far. One pop per partition would take longer than the sweep.
 CAUGHT_UP = """
     WITH g AS (SELECT r.group_id FROM queend.queues q, queend.group_resolve(q.id, 'warm', 'all', NULL) r
      WHERE q.name = %s)

@@ -9,14 +9,13 @@ from xml.etree import ElementTree
 
 import click
 import pytest
+from support.tree import ROOT, tracked
 from typer.main import get_command
 
 from queend.cli import app
 from queend.settings.model import Settings
 
-ROOT = Path(__file__).resolve().parents[2]
-PAGES = sorted(subprocess.run(["git", "ls-files", "*.md"], cwd=ROOT, capture_output=True, text=True,
-                              check=True).stdout.split())
+PAGES = tracked("*.md")
 # Names of PostgreSQL, of a client, of a route; any file; a text that is sealed.
 FOREIGN = {"transaction_timeout", "on_commit", "ephemeral_unsupported", "state/get", "migrate/NNNN_name.sql",
            "queend seal 1:"}
@@ -96,9 +95,7 @@ def test_files_that_are_named_exist():
 
 
 def sources(*folders: str) -> dict[str, str]:
-    files = subprocess.run(["git", "ls-files", *folders], cwd=ROOT, capture_output=True, text=True,
-                           check=True).stdout.split()
-    return {file: (ROOT / file).read_text() for file in files
+    return {file: (ROOT / file).read_text() for file in tracked(*folders)
             if file.endswith((".py", ".pyx", ".pxd", ".sql", ".h", ".service", ".c", "Makefile"))}
 
 

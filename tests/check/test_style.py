@@ -8,18 +8,12 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from support.tree import ROOT, tracked
 
 from queend.postgres.migrate import FUNCTION, sql_folder
 
-ROOT = Path(__file__).resolve().parents[2]
 SQL = sorted(path for name in ("function", "queen") for path in (sql_folder() / name).glob("*.sql"))
 LONGEST = 120
-
-
-def tracked(*patterns: str) -> list[str]:
-    """Returns the files of the checkout that match, as git knows them."""
-    return subprocess.run(["git", "ls-files", *patterns], cwd=ROOT, capture_output=True, text=True,
-                          check=True).stdout.split()
 
 
 def too_long(files: list[str]) -> list[str]:
