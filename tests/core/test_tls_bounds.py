@@ -131,7 +131,11 @@ def test_answers_of_the_session_count_with_their_memory(secure, authority, tmp_p
         sealer = Sealer(tmp_path / "keys", client.tls.cipher()[0], sent=answered)
         before, sent, blocked = resident(), 0, time.monotonic() + 30
         client.socket.settimeout(0)
+        head = get("/after", {"X-Fill": "a" * 200})
+        pieces = iter([head[i:i + 1] for i in range(len(head) - 1)])
         while sent < 4000 and time.monotonic() < blocked:
+            if sent % 20 == 0:
+                client.socket.send(sealer.record(23, next(pieces)))      # else the session would end
             client.socket.send(sealer.new_keys())
             sent += 1
             time.sleep(0.0005)
@@ -139,9 +143,42 @@ def test_answers_of_the_session_count_with_their_memory(secure, authority, tmp_p
         assert resident() - before < 4 << 20        # 4000 of 1.9 KB would be 7.6 MB
         client.socket.settimeout(60)
         client.read(answered * 300_000)
-        client.socket.sendall(sealer.record(23, get("/after")))
+        client.socket.sendall(sealer.record(23, b"".join(pieces) + head[-1:]))
         assert b"200 OK" in taken(client, b"/after")
     until(lambda: edge.core.stats()["clients"]["untaken"] == 0, "nothing waits")
+
+
+@pytest.mark.parametrize("records, ends", [(31, False), (32, True), (200_000, True)])
+def test_new_keys_without_data_end_a_session(secure, authority, tmp_path, records, ends):
+    """They cost the daemon more than the client, and no bound of a turn would count them."""
+    edge = secure(workers=1)
+    context = trusting(authority, minimum_version=ssl.TLSVersion.TLSv1_3, keylog_filename=str(tmp_path / "keys"))
+    with Records(edge.port, context).shake() as client:
+        client.send(get("/before"))
+        edge.wait(1)
+        sealer = Sealer(tmp_path / "keys", client.tls.cipher()[0], sent=1)
+        try:
+            for _ in range(records):
+                client.socket.sendall(sealer.new_keys(asks=False))
+            client.socket.sendall(sealer.record(23, get("/after", {"Connection": "close"})))
+            assert b"/after" in client.ends() and not ends
+        except (BrokenPipeError, ConnectionResetError, ssl.SSLEOFError):
+            assert ends
+
+
+def test_short_records_count_with_what_surrounds_them(secure, context):
+    """A turn of the loop is bounded by bytes. Each record takes longer to open than one byte of data to read."""
+    edge = secure(workers=1)
+    text = request("POST", "/x", b"b" * 2000, {"Connection": "close"})
+    with Records(edge.port, context).shake() as client:
+        before, sent = counted(edge, "bytes_in"), 0
+        for i in range(len(text)):
+            client.tls.write(text[i:i + 1])
+        sealed = client.sealed.read()
+        client.socket.sendall(sealed)
+        sent += len(sealed)
+        assert b"200 OK" in client.ends()
+        assert counted(edge, "bytes_in") - before >= sent > 20 * len(text)
 
 
 # -- after the last request --------------------------------------------------------------------------------------------

@@ -115,8 +115,8 @@ class Sealer:
         return head + AESGCM(self._derived("key", self.size)).encrypt(number.to_bytes(12, "big"),
                                                                        plain + bytes([kind]), head)
 
-    def new_keys(self) -> bytes:
-        """A KeyUpdate that asks the server for one of its own."""
-        made = self.record(22, b"\x18\0\0\1\1")
+    def new_keys(self, asks: bool = True) -> bytes:
+        """A KeyUpdate. asks: the server is to send one of its own."""
+        made = self.record(22, b"\x18\0\0\1" + bytes([asks]))
         self.secret, self.sent = self._derived("traffic upd", self.hash.digest_size), 0
         return made

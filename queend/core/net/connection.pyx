@@ -248,7 +248,7 @@ cdef inline size_t conn_read_most(Conn* c, size_t most) noexcept nogil:
             most = 0
         elif worker_crowded(c.worker):
             most = min(most, <size_t>INPUT_LITTLE)
-    if worker_in_pieces(c.worker) and (c.reading != NULL or c.head.len):
+    if worker_in_pieces(c.worker) and (c.reading != NULL or conn_begun(c)):
         most = 0
     return most
 

@@ -121,6 +121,8 @@ cdef int tls_bio_read(BIO* b, char* out, int n) noexcept nogil:
     if not tls_frame(t, room.at, n):
         t.too_large = True
         return -1             # the handshake fails
+    if t.silent > TLS_SILENT_MOST:
+        return -1             # the session fails
     memcpy(out, room.at, n)
     room.at += n
     room.left -= n
@@ -142,6 +144,8 @@ cdef bint tls_frame(Tls* t, const char* p, int n) noexcept nogil:
             if t.header_got == 5:
                 t.header_got = 0
                 t.record_left = t.header[3] << 8 | t.header[4]
+                if t.phase == TLS_OPEN:
+                    t.silent += 1
         p += k
         n -= k
     return True
@@ -204,6 +208,8 @@ cdef void tls_on_read(uv_stream_t* stream, ssize_t got, const uv_buf_t* buf) noe
     cdef Conn* c = <Conn*>stream.data
     cdef Tls* t = c.tls
     cdef TlsRoom* room = c.worker.tls
+    cdef uint64_t* bytes_in = &c.worker.counters.bytes_in
+    cdef uint64_t before = bytes_in[0]
     if got < 0 and got != UV_ENOBUFS:
         tls_left(c)
     if got == UV_ENOBUFS and t.phase == TLS_SHAKING:
@@ -214,7 +220,7 @@ cdef void tls_on_read(uv_stream_t* stream, ssize_t got, const uv_buf_t* buf) noe
         return
     if t.phase >= TLS_ENDED or c.mode == READ_NOTHING:
         # after its close_notify or its last request the client has nothing to say
-        c.worker.counters.bytes_in += <size_t>got
+        bytes_in[0] += <size_t>got
         return
     room.at = buf.base
     room.left = <size_t>got
@@ -223,6 +229,8 @@ cdef void tls_on_read(uv_stream_t* stream, ssize_t got, const uv_buf_t* buf) noe
     if t.phase == TLS_OPEN or tls_shake(c):
         tls_take(c)
     room.left = 0
+    # A turn is bounded by the bytes of the socket: short records cost more than their plain bytes tell.
+    bytes_in[0] = max(bytes_in[0], before + <size_t>got)
     if c.state >= CONN_LINGER:
         return
     if not tlswrite_send(c):  # what the session answered by itself: its handshake, tickets, new keys
@@ -236,6 +244,8 @@ cdef void tls_on_read(uv_stream_t* stream, ssize_t got, const uv_buf_t* buf) noe
         budget_account(c)
     if c.state < CONN_LINGER and conn_output_full(c):
         conn_pause(c)
+    if c.state < CONN_LINGER and not c.paused and c.reading == NULL and not c.head.len and tls_incomplete(t):
+        conn_read_piece(c)    # of a record
     conn_settle(c)
 
 cdef void tls_take(Conn* c) noexcept nogil:
@@ -282,6 +292,7 @@ cdef size_t tls_decrypt(Tls* t, char* out, size_t room) noexcept nogil:
     while n < room and (t.worker.tls.left or SSL_pending(t.ssl)):
         ERR_clear_error()     # of others: SSL_get_error would blame the session
         if SSL_read_ex(t.ssl, out + n, room - n, &got) == 1:
+            t.silent = 0
             n += got
             continue
         error = SSL_get_error(t.ssl, 0)
@@ -424,15 +435,18 @@ cdef void tls_failed(Conn* c, const char* reason) noexcept nogil:
 cdef bint tls_identify(Tls* t) noexcept nogil:
     # Notes whom the client's verified certificate names: by the first URI among its alternative names, else the first
     # DNS name, else the first mail address, else its common name. Skips names longer than TLS_SUBJECT bytes, and those
-    # with control characters. Returns False if memory ran out.
+    # with control characters. Returns False if memory ran out, or the alternative names are malformed.
     cdef X509* x = SSL_get0_peer_certificate(t.ssl)
     cdef GENERAL_NAMES* names
     cdef int[3] kinds = [GEN_URI, GEN_DNS, GEN_EMAIL]
+    cdef int found = 0
     cdef int i
     cdef bint good = True
     if x == NULL or SSL_get_verify_result(t.ssl) != X509_V_OK:
         return True
-    names = <GENERAL_NAMES*>X509_get_ext_d2i(x, NID_subject_alt_name, NULL, NULL)
+    names = <GENERAL_NAMES*>X509_get_ext_d2i(x, NID_subject_alt_name, &found, NULL)
+    if names == NULL and found != TLS_NOT_THERE:
+        return False          # the common name may be another one's
     for i in range(3):
         if good and t.subject.p == NULL:
             good = tls_identify_by(t, names, kinds[i])
