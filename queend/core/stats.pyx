@@ -29,8 +29,8 @@ cdef list stats_buckets(list all_):
 
 cdef dict stats_catalog():
     # Returns the catalog's sizes, including deleted queues that are not freed yet.
-    return {"queues": catalog.n_queues, "partitions": catalog.n_partitions, "groups": catalog.n_groups,
-            "cursors": book.n_cursors}
+    return {"queues": atomic_get64(&catalog.n_queues), "partitions": atomic_get64(&catalog.n_partitions),
+            "groups": atomic_get64(&catalog.n_groups), "cursors": book.n_cursors}
 
 cdef class QueuesSeen:
     # A snapshot of the queues. The entries stay allocated while the snapshot lives.

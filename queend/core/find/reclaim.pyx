@@ -101,7 +101,7 @@ cdef bint reclaim_slice(Retired* grave) noexcept nogil:
     elif q != NULL:
         grave.queues = q.next
         catalog_free_queue(q)
-        catalog.n_queues -= 1
+        atomic_add64(&catalog.n_queues, -1)
     return not retire_is_empty(grave)
 
 cdef bint reclaim_group(Group* g) noexcept nogil:

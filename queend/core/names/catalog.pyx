@@ -23,9 +23,11 @@ cdef struct Catalog:
     Queue* shared             # queues with rates over all partitions
     Retired[2] retired        # by the epoch of the retirement
     Retired due               # may be freed; the first worker's
-    SharedInt64 n_queues      # in memory, retired ones among them
-    SharedInt64 n_partitions
-    SharedInt64 n_groups
+    # Counts of what is in memory, retired entries among them. Entries are added and freed under different locks, so the
+    # counts change by atomic_add64 alone.
+    int64_t n_queues
+    int64_t n_partitions
+    int64_t n_groups
     int n_forgotten           # queues with groups that may have been deleted
     uint32_t mark
     uint64_t additions
@@ -67,12 +69,12 @@ cdef void catalog_free_group(Group* g) noexcept nogil:
     table_free(&g.cursors)
     free(<void*>g.name.p)
     free(g)
-    catalog.n_groups -= 1
+    atomic_add64(&catalog.n_groups, -1)
 
 cdef void catalog_free_partition(Partition* p) noexcept nogil:
     free(<void*>p.name.p)
     free(p)
-    catalog.n_partitions -= 1
+    atomic_add64(&catalog.n_partitions, -1)
 
 # ---- additions: require catalog.lock for writing ---------------------------------------------------------------------
 
@@ -107,7 +109,7 @@ cdef Queue* catalog_add_queue(int32_t id, Slice name) noexcept nogil:
         table_del(&catalog.by_id, <uint32_t>id)
         catalog_free_queue(q)
         return NULL
-    catalog.n_queues += 1
+    atomic_add64(&catalog.n_queues, 1)
     catalog.additions += 1
     q.born = catalog.additions
     q.changed = True
@@ -139,7 +141,7 @@ cdef Partition* catalog_add_partition(Queue* q, int32_t id, Slice name) noexcept
     uuid_serial(catalog.seed, b'p', id, uuid)
     uuid_format(uuid, p.uuid)
     link_add(<Links*>&q.all_partitions, &p.link)
-    catalog.n_partitions += 1
+    atomic_add64(&catalog.n_partitions, 1)
     return p
 
 cdef Group* catalog_add_group(Queue* q, int32_t id, Slice name) noexcept nogil:
@@ -178,7 +180,7 @@ cdef Group* catalog_add_group(Queue* q, int32_t id, Slice name) noexcept nogil:
         g.next.prev = g
     q.group_list = g
     q.n_groups += 1
-    catalog.n_groups += 1
+    atomic_add64(&catalog.n_groups, 1)
     return g
 
 # ---- look-ups: require catalog.lock for reading or writing -----------------------------------------------------------

@@ -171,7 +171,8 @@ cdef int waiters_per_queue(TallySeen** out) noexcept nogil:
     cdef Group* g
     cdef int n = 0
     index_lock_all()
-    out[0] = <TallySeen*>malloc(<size_t>(catalog.n_queues + 1) * sizeof(TallySeen))
+    # none is added meanwhile, and those listed are among those counted
+    out[0] = <TallySeen*>malloc(<size_t>(atomic_get64(&catalog.n_queues) + 1) * sizeof(TallySeen))
     q = catalog.list if out[0] != NULL else NULL
     while q != NULL:
         out[0][n].queue = q
