@@ -1,6 +1,7 @@
 # Linked lists. A list is two pointers that follow each other in a struct: to its first member, and to its last.
 # In: such a list, and members. A member begins with a Link; that of a singly linked list (link_append) begins with a
 # pointer to the next one. Out: the list. Owns nothing. Locks: those of the list.
+# Members are read by their own types and written as links, which requires -fno-strict-aliasing (setup.py).
 
 cdef struct Link:
     Link* prev
