@@ -160,12 +160,16 @@ def row_records(bytes queue, bint sealed, bytes ids, bytes body, bytes meta, int
     payloads_search. ValueError when the row is in no known format."""
     cdef BatchRow b
     cdef Unzip z
+    cdef Seal seal
     cdef Extras x
     cdef Slice payload
     cdef const unsigned char* id
     cdef int result
     cdef list found = []
+    global search_told_us, search_plain_us
     memset(&z, 0, sizeof(z))
+    memset(&seal, 0, sizeof(seal))
+    seal.told_us, seal.plain_us = search_told_us, search_plain_us
     try:
         if not batchrow_open(&b, read_slice(ids), read_slice(body), read_slice(meta), n, &z):
             raise ValueError("the row is in no known format")
@@ -174,9 +178,11 @@ def row_records(bytes queue, bint sealed, bytes ids, bytes body, bytes meta, int
                 raise ValueError("the row contradicts itself")
             result = SEAL_PLAIN
             if payload.n and (x.seal.n or sealed):
-                result = seal_reveal(&seal_python, read_slice(queue), x.seal, &payload)
+                result = seal_reveal(&seal, read_slice(queue), x.seal, &payload)
             found.append((payload.p[:payload.n] if result == SEAL_OPENED or result == SEAL_PLAIN else None,
                           x.headers.p[:x.headers.n] if x.headers.n else None))
         return found
     finally:
+        search_told_us, search_plain_us = seal.told_us, seal.plain_us
         unzip_close(&z)
+        seal_close(&seal)
