@@ -134,6 +134,26 @@ def test_the_command_line_with_a_certificate(start_daemon: Callable[..., Daemon]
     assert done.status == 2 and "/no/such.pem" in done.err
 
 
+@pytest.mark.parametrize("before", [False, True], ids=["behind_the_command", "before_the_command"])
+def test_a_context_saves_the_certificate_of_its_client(start_daemon: Callable[..., Daemon], authority: Authority,
+                                                       server: Pair, tmp_path: Path, before: bool) -> None:
+    """The certificate of another saved server, or of `--url`, is not shown. `--cert` wins over the saved one."""
+    daemon = start_daemon(**settings_of(server, QUEEND_TLS_CLIENT_CA=authority.file,
+                                        QUEEND_TLS_CLIENT_REQUIRED="true"))
+    cli, own = Cli(None, tmp_path), authority.client("admin", stem="saved")
+    both = tmp_path / "admin.pem"
+    both.write_bytes(own.cert.read_bytes() + own.key.read_bytes())
+    options = ["--ca", os.path.relpath(authority.file), "--cert", os.path.relpath(both)]
+    words = ["context", "add", "secure", daemon.url]
+    cli.ok(*(options + words if before else words + options))
+    cli.ok("status")
+    cli.ok("context", "add", "bare", daemon.url, "--ca", str(authority.file))
+    for done in (cli("status", "--context", "bare"), cli("status", "--url", daemon.url, "--ca", str(authority.file))):
+        assert done.status == 6 and "requires a certificate" in done.err, done
+    done = cli("status", "--cert", "/no/such.pem")
+    assert done.status == 2 and "/no/such.pem" in done.err
+
+
 @pytest.mark.parametrize("required", ["false", "true"])
 def test_the_health_check_of_a_container(start_daemon: Callable[..., Daemon], authority: Authority, server: Pair,
                                          tmp_path: Path, required: str) -> None:
