@@ -123,6 +123,17 @@ def test_the_command_line(daemon: Daemon, authority: Authority, tmp_path: Path) 
     assert done.status == 1 and "This port speaks TLS; use an https:// URL" in done.err
 
 
+@pytest.mark.parametrize("names, days, hint", [
+    (["queue.example"], (-1, 90), "use a name of the certificate in the URL"),
+    (["127.0.0.1"], (-9, -1), "the server needs another certificate")], ids=["other_name", "expired"])
+def test_the_command_line_says_why_a_certificate_is_refused(start_daemon: Callable[..., Daemon], authority: Authority,
+                                                            tmp_path: Path, names: list[str],
+                                                            days: tuple[float, float], hint: str) -> None:
+    daemon = start_daemon(**settings_of(authority.server("refused", names, days=days)))
+    done = Cli(daemon.url, tmp_path)("status", "--ca", str(authority.file))
+    assert done.status == 6 and "is not trusted" in done.err and hint in done.err and "--ca" not in done.err, done
+
+
 def test_the_command_line_with_a_certificate(start_daemon: Callable[..., Daemon], authority: Authority, server: Pair,
                                              tmp_path: Path) -> None:
     daemon = start_daemon(**settings_of(server, QUEEND_TLS_CLIENT_CA=authority.file,
