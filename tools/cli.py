@@ -40,8 +40,9 @@ servers that [ask for one](production.md#client-certificates). `--timeout` limit
 the command. The commands work with any server of the protocol; if the server lacks a route, the command says so.
 
 The token comes from the first of `--token-file`, the saved server that `--context` names, `QUEEND_TOKEN`, the file that
-`QUEEND_TOKEN_FILE` names, and the saved server. The token of a saved server is sent only to that server. No option
-takes the token itself, because other users of the machine could read it in the list of processes. Saved servers are in
+`QUEEND_TOKEN_FILE` names, and the saved server. No option takes the token itself, because other users of the machine
+could read it in the list of processes. A saved server has its token, and the names of the files of `--token-file`,
+`--ca` and `--cert`. The token and the certificate of a saved server are shown only to that server. Saved servers are in
 `contexts.json`, in the directory `queend` of `XDG_CONFIG_HOME` (default `~/.config`). The file must be readable by its
 owner only; otherwise it is refused.
 

@@ -16,6 +16,9 @@ from ..dial import connection as opened
 from . import server_clock
 
 PAGE = 1000
+NAMED, RENEWED = "use a name of the certificate in the URL", "the server needs another certificate"
+# X509_V_ERR_…: CERT_NOT_YET_VALID, CERT_HAS_EXPIRED, HOSTNAME_MISMATCH, IP_ADDRESS_MISMATCH
+CERTIFICATE_HINTS = {9: RENEWED, 10: RENEWED, 62: NAMED, 64: NAMED}
 NEXT = re.compile(r'<([^>]*)>\s*;\s*rel="next"')
 
 
@@ -181,7 +184,8 @@ class Server:
     def _unreachable(self, error: OSError) -> ServerError:
         if isinstance(error, ssl.SSLCertVerificationError):
             return ServerError(f"the certificate of {self.url} is not trusted: {error.verify_message}", 6,
-                               "use --ca to name the CA certificates to trust")
+                               CERTIFICATE_HINTS.get(error.verify_code,
+                                                     "use --ca to name the CA certificates to trust"))
         if isinstance(error, ssl.SSLError):
             return ServerError(f"{self.url} does not speak TLS: {error.reason or error}", 6, "try http:// instead of "
                                "https://")

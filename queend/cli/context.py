@@ -9,7 +9,7 @@ import typer
 from .client import Server
 from .contexts import chosen, load, path, save
 from .output import Format, Output, show
-from .remote import NOT_FOUND, Stop, ending
+from .remote import NOT_FOUND, CaFile, CertFile, Stop, ending, given
 from .terminal import say
 
 context = typer.Typer(no_args_is_help=True, help="Manage saved servers and their tokens.")
@@ -35,19 +35,19 @@ def add(
     url: Annotated[str, typer.Argument(help="URL of the server.")],
     token_file: Annotated[Optional[str], typer.Option(help="File with the token; read again for each command.")] = None,
     ask_token: Annotated[bool, typer.Option("--ask-token", help="Prompt for a token and save it.")] = False,
-    ca: Annotated[Optional[str], typer.Option(help="CA certificates in PEM format, for https.")] = None,
+    ca: CaFile = None,
+    cert: CertFile = None,
 ) -> None:
     """Save a server as a context, or change one. The first context becomes the current one. A token in QUEEND_TOKEN is
-    saved with it."""
+    saved with it; of --token-file, --ca and --cert, the names of the files."""
     state = load()
     one = {"url": Server(url).url}
     token = typer.prompt("Token", hide_input=True, err=True) if ask_token else os.environ.get("QUEEND_TOKEN", "")
-    if token_file:
-        one["tokenFile"] = os.path.abspath(token_file)
-    elif token:
+    if not (token_file := token_file or given.get("token_file")) and token:
         one["token"] = token.strip()
-    if ca:
-        one["ca"] = os.path.abspath(ca)
+    for key, file in (("tokenFile", token_file), ("ca", ca or given.get("ca")), ("cert", cert or given.get("cert"))):
+        if file:
+            one[key] = os.path.abspath(os.path.expanduser(file))
     state["contexts"][name] = one
     state["current"] = state.get("current") or name
     save(state)

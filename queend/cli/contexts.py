@@ -18,7 +18,7 @@ def path() -> Path:
 
 
 def load() -> dict[str, Any]:
-    """Returns {"current": a name or None, "contexts": {name: {"url", "token", "tokenFile", "ca"}}}."""
+    """Returns {"current": a name or None, "contexts": {name: {"url", "token", "tokenFile", "ca", "cert"}}}."""
     file = path()
     try:
         with open(file, encoding="utf-8") as opened:

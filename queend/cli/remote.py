@@ -190,14 +190,14 @@ def connect(url: str | None, context: str | None, token_file: str | None, ca: st
             cert: str | None = None) -> Server:
     """Returns a client of the chosen server."""
     within = 30.0 if timeout is None else seconds(timeout, "--timeout", 0.1, 86400)
-    address, token, file, authorities = meant(url, context, token_file, ca)
-    return Server(address, (_read(file) if file else token).strip(), within, authorities, cert)
+    address, token, file, authorities, own = meant(url, context, token_file, ca, cert)
+    return Server(address, (_read(file) if file else token).strip(), within, authorities, own)
 
 
-def meant(url: str | None, context: str | None, token_file: str | None,
-          ca: str | None) -> tuple[str, str, str, str | None]:
-    """Returns address, token or the file that holds it, certificates. The token of a context is sent to the server of
-    that context only."""
+def meant(url: str | None, context: str | None, token_file: str | None, ca: str | None,
+          cert: str | None) -> tuple[str, str, str, str | None, str | None]:
+    """Returns address, token or the file that holds it, file of CA certificates, file of the client certificate. Token
+    and client certificate of a context are shown to the server of that context only."""
     if url and context:
         raise Stop("--url and --context cannot be combined", USAGE)
     saved = chosen(context) if not (url or (os.environ.get("QUEEND_URL") and not context)) else None
@@ -206,7 +206,8 @@ def meant(url: str | None, context: str | None, token_file: str | None,
     file = token_file or ("" if token else os.environ.get("QUEEND_TOKEN_FILE") or "")
     if not token_file and saved and (context or not (token or file)) and (saved.get("tokenFile") or saved.get("token")):
         token, file = saved.get("token") or "", saved.get("tokenFile") or ""
-    return address, "" if file else token, os.path.expanduser(file), ca or (saved or {}).get("ca")
+    return (address, "" if file else token, os.path.expanduser(file), ca or (saved or {}).get("ca"),
+            cert or (saved or {}).get("cert"))
 
 
 def _read(file: str) -> str:

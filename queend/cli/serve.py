@@ -11,7 +11,7 @@ from ..settings.messages import ConfigError
 from .common import fail, refuse, settings_or_exit
 
 SESSION = """
-queend listens on {address} - try:
+queend listens on {address} - try:{note}
 
   curl -X POST {address}/api/v1/push -d '{{"items":[{{"queue":"demo","payload":{{"hello":"world"}}}}]}}'
   M=$(curl -s '{address}/api/v1/pop/queue/demo'); echo "$M"
@@ -20,6 +20,9 @@ queend listens on {address} - try:
 
 Ctrl-C stops it; the messages stay in {where}.
 """
+OF_TLS = """
+
+  # The URL needs a name of the certificate. If its authority is your own: export SSL_CERT_FILE=ca.pem"""
 
 
 def serve(
@@ -37,7 +40,8 @@ def serve(
 
     def greet(address: str) -> None:
         where = str(supervisor.embedded.folder) if supervisor.embedded else "the database"
-        sys.stdout.write(SESSION.format(address=address, where=where))
+        sys.stdout.write(SESSION.format(address=address, where=where,
+                                        note=OF_TLS if address.startswith("https:") else ""))
         sys.stdout.flush()
 
     try:

@@ -41,11 +41,11 @@ def link(url: str | None, token_file: str | None, ca: str | None) -> dict[str, s
     """Returns the connector's options for the server that every other command would use."""
     try:
         words = meant(url or given.get("url"), given.get("context"), token_file or given.get("token_file"),
-                      ca or given.get("ca"))
+                      ca or given.get("ca"), None)
     except (Stop, ContextError) as error:
         tell(str(error) if isinstance(error, ContextError) else error.text)
         raise typer.Exit(USAGE) from None
-    return {name: word for name, word in zip(("url", "token", "tokenFile", "ca"), words, strict=True) if word}
+    return {name: word for name, word in zip(("url", "token", "tokenFile", "ca"), words[:4], strict=True) if word}
 
 
 class Run:

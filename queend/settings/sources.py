@@ -6,12 +6,11 @@ one letter from one of ours (JWT_ENABELD) stops the daemon (`load`)."""
 from __future__ import annotations
 
 import os
-import tomllib
-from pathlib import Path
 from typing import Any
 
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource
 
+from .early import toml
 from .fields import ALONE
 from .messages import ConfigError
 
@@ -67,9 +66,8 @@ class Given(PydanticBaseSettingsSource):
 def file_values() -> dict[str, Any]:
     """Returns the keys of the file that QUEEND_CONFIG names, an empty dictionary without one. Raises ConfigError if the
     file cannot be read."""
-    if not (path := os.environ.get("QUEEND_CONFIG")):
-        return {}
     try:
-        return tomllib.loads(Path(path).read_text())
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        return toml()
+    except (OSError, ValueError) as error:
+        path = os.environ["QUEEND_CONFIG"]
         raise ConfigError(f"QUEEND_CONFIG: {path}: {getattr(error, 'strerror', error)}") from None

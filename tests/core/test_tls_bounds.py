@@ -1,10 +1,8 @@
-"""What a TLS client can take that plain clients cannot: memory of handshakes, answers that the session makes by itself,
-turns of the loop."""
+"""What a TLS client can take that plain clients cannot: memory of handshakes, answers that the session makes by itself.
+Turns of the loop are in tests/e2e/test_https.py, where a worker can be stopped."""
 from __future__ import annotations
 
 import os
-import selectors
-import socket
 import ssl
 import time
 from pathlib import Path
@@ -220,53 +218,3 @@ def test_what_comes_while_a_connection_is_paused_is_kept(secure, context, before
         paths = [body((0, {}, part.split(b"\r\n\r\n")[1]))["path"] for part in found.split(b"HTTP/1.1 200 OK")
                  if b"\r\n\r\n{" in part and part.rstrip().endswith(b"}")]
         assert paths[:401] == ["/hold/first", *(f"/{i}" for i in range(400))]
-
-
-# -- turns -------------------------------------------------------------------------------------------------------------
-
-def test_handshakes_that_wait_go_on_in_order(secure, authority):
-    """With a key of 4096 bits a handshake takes some ms: each turn goes on with one or two."""
-    edge = secure(pair=authority.server("slow", rsa_bits=4096), workers=1)
-    context = trusting(authority)
-    clients = [Records(edge.port, context) for _ in range(300)]
-    hellos = [client.hello() for client in clients]
-    with selectors.DefaultSelector() as ready:
-        for number, client in enumerate(clients):
-            client.socket.sendall(hellos[number])
-            ready.register(client.socket, selectors.EVENT_READ, number)
-        order: list[int] = []
-        while len(order) < len(clients):
-            for key, _ in ready.select():
-                order.append(key.data)
-                ready.unregister(key.fileobj)
-    late = max(place - number for place, number in enumerate(order))
-    early = max(number - place for place, number in enumerate(order))
-    for client in clients:
-        client.socket.close()
-    assert max(late, early) < 40, (late, early)
-
-
-def test_a_burst_of_handshakes_lets_others_have_their_turn(secure, authority):
-    edge = secure(pair=authority.server("slower", rsa_bits=4096), workers=1)
-    context = trusting(authority)
-    with context.wrap_socket(edge.connect(), server_hostname="localhost") as sock:
-        clients = [Records(edge.port, context) for _ in range(150)]
-        hellos = [client.hello() for client in clients]
-        for client, hello in zip(clients, hellos, strict=True):
-            client.socket.sendall(hello)
-        took = []
-        while not all(select_ready(client.socket) for client in clients):
-            began = time.monotonic()
-            sock.sendall(request("OPTIONS", "/x"))
-            answers(sock, 1)
-            took.append(time.monotonic() - began)
-        for client in clients:
-            client.socket.close()
-    took.sort()
-    assert took[len(took) // 2] < 0.02, took     # 8 of 5 ms would be 40 ms
-
-
-def select_ready(sock: socket.socket) -> bool:
-    with selectors.DefaultSelector() as ready:
-        ready.register(sock, selectors.EVENT_READ)
-        return bool(ready.select(0))

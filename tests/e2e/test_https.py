@@ -5,6 +5,7 @@ import http.client
 import json
 import os
 import re
+import selectors
 import signal
 import socket
 import ssl
@@ -12,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +22,9 @@ from support.certificates import Authority, Pair, trusting
 from support.cli import Cli
 from support.client import Client, ack_of, data, pop_target
 from support.daemon import Daemon
-from support.forked import PACKAGE
 from support.feed import Feed, stream_target
+from support.forked import PACKAGE
+from support.frozen import frozen, thread_named
 from support.http import request, secure_ports
 from support.records import Records
 from support.socket_feed import SocketFeed
@@ -120,6 +123,17 @@ def test_the_command_line(daemon: Daemon, authority: Authority, tmp_path: Path) 
     assert done.status == 1 and "This port speaks TLS; use an https:// URL" in done.err
 
 
+@pytest.mark.parametrize("names, days, hint", [
+    (["queue.example"], (-1, 90), "use a name of the certificate in the URL"),
+    (["127.0.0.1"], (-9, -1), "the server needs another certificate")], ids=["other_name", "expired"])
+def test_the_command_line_says_why_a_certificate_is_refused(start_daemon: Callable[..., Daemon], authority: Authority,
+                                                            tmp_path: Path, names: list[str],
+                                                            days: tuple[float, float], hint: str) -> None:
+    daemon = start_daemon(**settings_of(authority.server("refused", names, days=days)))
+    done = Cli(daemon.url, tmp_path)("status", "--ca", str(authority.file))
+    assert done.status == 6 and "is not trusted" in done.err and hint in done.err and "--ca" not in done.err, done
+
+
 def test_the_command_line_with_a_certificate(start_daemon: Callable[..., Daemon], authority: Authority, server: Pair,
                                              tmp_path: Path) -> None:
     daemon = start_daemon(**settings_of(server, QUEEND_TLS_CLIENT_CA=authority.file,
@@ -131,6 +145,26 @@ def test_the_command_line_with_a_certificate(start_daemon: Callable[..., Daemon]
     done = cli("status", "--ca", str(authority.file))
     assert done.status == 6 and "--cert" in done.err, done
     done = cli("status", "--ca", str(authority.file), "--cert", "/no/such.pem")
+    assert done.status == 2 and "/no/such.pem" in done.err
+
+
+@pytest.mark.parametrize("before", [False, True], ids=["behind_the_command", "before_the_command"])
+def test_a_context_saves_the_certificate_of_its_client(start_daemon: Callable[..., Daemon], authority: Authority,
+                                                       server: Pair, tmp_path: Path, before: bool) -> None:
+    """The certificate of another saved server, or of `--url`, is not shown. `--cert` wins over the saved one."""
+    daemon = start_daemon(**settings_of(server, QUEEND_TLS_CLIENT_CA=authority.file,
+                                        QUEEND_TLS_CLIENT_REQUIRED="true"))
+    cli, own = Cli(None, tmp_path), authority.client("admin", stem="saved")
+    both = tmp_path / "admin.pem"
+    both.write_bytes(own.cert.read_bytes() + own.key.read_bytes())
+    options = ["--ca", os.path.relpath(authority.file), "--cert", os.path.relpath(both)]
+    words = ["context", "add", "secure", daemon.url]
+    cli.ok(*(options + words if before else words + options))
+    cli.ok("status")
+    cli.ok("context", "add", "bare", daemon.url, "--ca", str(authority.file))
+    for done in (cli("status", "--context", "bare"), cli("status", "--url", daemon.url, "--ca", str(authority.file))):
+        assert done.status == 6 and "requires a certificate" in done.err, done
+    done = cli("status", "--cert", "/no/such.pem")
     assert done.status == 2 and "/no/such.pem" in done.err
 
 
@@ -497,6 +531,126 @@ def test_a_new_context_resumes_no_sessions(start_daemon: Callable[..., Daemon], 
 
 def test_the_address_in_the_log(daemon: Daemon) -> None:
     assert daemon.told("ready")["detail"] == f"https://127.0.0.1:{daemon.port}"
+
+
+# -- turns -------------------------------------------------------------------------------------------------------------
+
+CROWD = 150
+
+
+class Crowd:
+    """Connections that have sent nothing yet, their first messages, and the order in which they are answered."""
+
+    def __init__(self, daemon: Daemon, authority: Authority, client: Client):
+        self.worker = thread_named(daemon.pid, "worker 0")
+        before = client.metric("queend_worker_connections")
+        self.clients = [Records(daemon.port, trusting(authority)) for _ in range(CROWD)]
+        until(lambda: client.metric("queend_worker_connections") == before + CROWD, "all are accepted")
+        self.hellos = [one.hello() for one in self.clients]
+        self.selector = selectors.EpollSelector()
+        for number, one in enumerate(self.clients):
+            self.selector.register(one.socket, selectors.EVENT_READ, number)
+
+    def __enter__(self) -> Crowd:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.selector.close()
+        for one in self.clients:
+            one.socket.close()
+
+    def begin(self) -> None:
+        """Sends all first messages, in order."""
+        for one, hello in zip(self.clients, self.hellos, strict=True):
+            one.socket.sendall(hello)
+
+    def answered(self, patience: float | None = None) -> list[int]:
+        """Returns which sockets have been answered since the last call, in the order of their answers: that in which
+        epoll tells. Waits for one at most `patience` seconds, else as long as it takes."""
+        found = []
+        for key, _ in self.selector.select(patience):
+            found.append(key.data)
+            self.selector.unregister(key.fileobj)
+        return found
+
+
+@pytest.fixture
+def one_worker(start_daemon: Callable[..., Daemon], authority: Authority) -> Iterator[Callable[[Pair], Daemon]]:
+    """Starts daemons with one worker."""
+    ports = []
+
+    def start(pair: Pair) -> Daemon:
+        daemon = start_daemon(**settings_of(pair), NUM_WORKERS=1)
+        secure_ports[daemon.port] = trusting(authority)
+        ports.append(daemon.port)
+        return daemon
+
+    yield start
+    for port in ports:
+        del secure_ports[port]
+
+
+@pytest.mark.parametrize("bits", [0, 2048], ids=["P-256", "RSA_2048"])
+def test_handshakes_that_wait_go_on_in_order(one_worker: Callable[[Pair], Daemon], authority: Authority,
+                                             bits: int) -> None:
+    """The worker stands until all have come. A turn has time for about 30 handshakes with a key of P-256, and for about
+    6 with the other."""
+    daemon = one_worker(authority.server(f"in-order-{bits}", rsa_bits=bits))
+    with daemon.client() as client, Crowd(daemon, authority, client) as crowd:
+        with frozen(crowd.worker):
+            crowd.begin()
+        order: list[int] = []
+        while len(order) < CROWD:
+            order += crowd.answered()
+        assert order == list(range(CROWD))
+
+
+def test_a_burst_of_handshakes_lets_others_have_their_turn(one_worker: Callable[[Pair], Daemon],
+                                                           authority: Authority) -> None:
+    """A request that comes while handshakes wait is answered after those of two turns: the one that was going on, and
+    the one in which it is read; a third one is for what `time_to_shake` measures too slow. The worker stands whenever
+    the test looks and sends, so that it does not matter how fast the test is."""
+    pair = authority.server("burst", rsa_bits=3072)
+    daemon = one_worker(pair)
+    of_a_turn = int(0.005 / time_to_shake(pair, authority)) + 1
+    with daemon.client() as client, Crowd(daemon, authority, client) as crowd:
+        with frozen(crowd.worker):
+            crowd.begin()
+            client.wire.send(request("OPTIONS", "/x"))
+        assert client.wire.receive().status == 204
+        between = []
+        done = 0
+        while done < CROWD:
+            with frozen(crowd.worker):
+                done += len(crowd.answered(0))
+                client.wire.send(request("OPTIONS", "/x"))
+                crowd.selector.register(client.wire.socket, selectors.EVENT_READ, CROWD)
+            order: list[int] = []
+            while CROWD not in order:
+                order += crowd.answered()
+            assert client.wire.receive().status == 204
+            between.append(order.index(CROWD))
+            done += len(order) - 1
+        assert max(between) <= 3 * of_a_turn, (between, of_a_turn)
+
+
+def time_to_shake(pair: Pair, authority: Authority) -> float:
+    """Returns how long the processor takes for the server's part of a handshake, at best. The interpreter has the
+    libssl of the daemon."""
+    took = []
+    for _ in range(10):
+        to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(pair.cert, pair.key)
+        client = trusting(authority).wrap_bio(to_client, to_server, server_hostname="localhost")
+        server = context.wrap_bio(to_server, to_client, server_side=True)
+        with suppress(ssl.SSLWantReadError):
+            client.do_handshake()
+        began = time.thread_time()
+        with suppress(ssl.SSLWantReadError):
+            server.do_handshake()
+        took.append(time.thread_time() - began)
+    return min(took)
 
 
 # -- descriptors -------------------------------------------------------------------------------------------------------

@@ -249,6 +249,7 @@ def test_what_rules_and_dashboards_ask_for_is_told(client, queue):
                  and samples(found, "queend_queue_acked_messages_total", queue=queue) and found, "all is told")
     told = set(re.findall(r"^# TYPE (\S+)", text, re.M))
     told |= {name + part for name in re.findall(r"^# TYPE (\S+) histogram", text, re.M) for part in PARTS}
+    told.add("queend_certificate_expires_seconds")      # of a daemon with a certificate: tests/e2e/test_https.py
     asked = {FOLDER / "alerts.yml": NAME.findall((FOLDER / "alerts.yml").read_text())}
     for file in FOLDER.glob("grafana-*.json"):
         asked[file] = NAME.findall(" ".join(expressions(json.loads(file.read_text()))))

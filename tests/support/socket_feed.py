@@ -40,13 +40,14 @@ def handshake(queue: str, partition: str | None = None, headers: dict[str, str |
 
 class SocketFeed(Closing):
     """One stream, begun when this returns. Raises ConnectionRefusedError if the answer is 503. first: a request that is
-    answered before it; behind: frames. Both are sent in one write with the handshake."""
+    answered before it; behind: frames. Both are sent in one write with the handshake. wire: a connection that is open
+    already."""
 
     def __init__(self, address: tuple[str, int], queue: str, partition: str | None = None, *, timeout: float = 60.0,
                  headers: dict[str, str | None] | None = None, source: str = "", first: bytes = b"",
-                 behind: bytes = b"", **query: Any):
+                 behind: bytes = b"", wire: Wire | None = None, **query: Any):
         asked, accept = handshake(queue, partition, headers, **query)
-        self.wire = Wire(address, timeout, source)
+        self.wire = wire or Wire(address, timeout, source)
         self.wire.send(first + asked + behind)
         if first:
             self.wire.receive()

@@ -165,12 +165,19 @@ cdef void worker_waits_add(Conn* c, Waits* l) noexcept nogil:
     l.last = c
 
 cdef inline void worker_waits_put(Conn* c, Waits* l) noexcept nogil:
-    # Adds the connection as the first one.
-    if l.first == NULL or c.wait_next != NULL:
-        worker_waits_add(c, l)
-    else:
+    # Puts back a connection that a turn took from the list and could not serve: before all others, but behind those
+    # that were put back earlier in the same turn.
+    if c.wait_next != NULL:
+        return
+    if l.put == NULL and l.first != NULL:
         c.wait_next = l.first
         l.first = c
+    elif l.put == NULL or l.put is l.last:
+        worker_waits_add(c, l)
+    else:
+        c.wait_next = l.put.wait_next
+        l.put.wait_next = c
+    l.put = c
 
 cdef Conn* worker_waits_next(Waits* l) noexcept nogil:
     # Removes the connection that waited longest. Returns NULL if it was closed; it is freed then.
@@ -201,6 +208,7 @@ cdef void worker_on_idle(uv_idle_t* handle) noexcept nogil:
 cdef void worker_waits_serve(Worker* w, Waits* l, int most) noexcept nogil:
     # Reads the first connections of the list again.
     cdef Conn* c
+    l.put = NULL
     while l.first != NULL and most:
         c = worker_waits_next(l)
         if c != NULL:

@@ -242,6 +242,7 @@ cdef enum:
 cdef struct Waits:            # net/worker
     Conn* first
     Conn* last
+    Conn* put                 # the last one that was put back in this turn, NULL: none was
 
 # ---- budgets of all clients ------------------------------------------------------------------------------------------
 
