@@ -115,8 +115,8 @@ cdef void index_ack_lost(Group* g, Partition* p, PopJob** wake) noexcept nogil:
     elif c != NULL and c.state == CURSOR_LEASED:
         cursor_wake(c, wake)
 
-cdef int64_t index_expire(int64_t now, PopJob** wake) noexcept nogil:
-    # Makes cursors ready whose lease or delay ended. Returns when the next one ends, 0 for never. Takes book.lock.
+cdef void index_expire(int64_t now, PopJob** wake) noexcept nogil:
+    # Makes cursors ready whose lease or delay ended. Takes book.lock.
     cdef HeapNode* n
     cdef Cursor* c
     uv_mutex_lock(&book.lock)
@@ -128,9 +128,7 @@ cdef int64_t index_expire(int64_t now, PopJob** wake) noexcept nogil:
         if c.state == CURSOR_LEASED:
             unacked_expired(c, now)
         cursor_wake(c, wake)
-    now = n.at if n != NULL else 0
     uv_mutex_unlock(&book.lock)
-    return now
 
 cdef void index_pause_end(Partition* p, int32_t group, int64_t at, int64_t wall, int64_t now,
                           PopJob** wake) noexcept nogil:
