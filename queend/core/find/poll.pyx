@@ -368,7 +368,7 @@ cdef void poll_loaded(Engine* e) noexcept nogil:
         return
     e.polling.load_after = 0
     index_lock_all()
-    namewaiters_wake_known(&wake)
+    namewaiters_wake_all(True, &wake)
     index_unlock_all(e.worker, wake)
 
 cdef void poll_forget(Engine* e) noexcept nogil:
