@@ -145,8 +145,8 @@ cdef Awaited* namewaiters_first(uint64_t key, int64_t now) noexcept nogil:
     cdef Awaited* a = &awaited[(key >> 1) % AWAITED_SETS * AWAITED_WAYS]
     cdef int i
     for i in range(AWAITED_WAYS):
-        if a[i].key == key:
-            return &a[i] if now - a[i].last_us <= AWAITED_US else NULL
+        if a[i].key == key and now - a[i].last_us <= AWAITED_US:
+            return &a[i]
     return NULL
 
 cdef void namewaiters_first_note(uint64_t key, int64_t started_us, int64_t now) noexcept nogil:
@@ -157,9 +157,6 @@ cdef void namewaiters_first_note(uint64_t key, int64_t started_us, int64_t now) 
     if a == NULL:
         a = all_
         for i in range(AWAITED_WAYS):
-            if all_[i].key == key:
-                a = &all_[i]
-                break
             if all_[i].last_us < a.last_us:
                 a = &all_[i]
         a.key = key
@@ -168,8 +165,6 @@ cdef void namewaiters_first_note(uint64_t key, int64_t started_us, int64_t now) 
 
 cdef void namewaiters_first_forget(uint64_t key) noexcept nogil:
     # Forgets a group that was made: its row says where it begins from now on.
-    cdef Awaited* a = &awaited[(key >> 1) % AWAITED_SETS * AWAITED_WAYS]
-    cdef int i
-    for i in range(AWAITED_WAYS):
-        if a[i].key == key:
-            memset(&a[i], 0, sizeof(Awaited))
+    cdef Awaited* a = namewaiters_first(key, clock_mono_us())
+    if a != NULL:
+        memset(a, 0, sizeof(Awaited))
