@@ -66,27 +66,20 @@ cdef void segment_close(int* fd) noexcept nogil:
         close(fd[0])
     fd[0] = -1
 
-cdef int segment_write(int fd, const char* p, size_t n, int64_t at) noexcept nogil:
-    cdef ssize_t done
-    while n:
-        done = pwrite(fd, p, n, at)
-        if done < 0 and errno == EINTR:
-            continue
-        if done <= 0:
-            return errno if done < 0 else EIO
-        p += done
-        at += done
-        n -= <size_t>done
-    return 0
+cdef inline int segment_write(int fd, char* p, size_t n, int64_t at) noexcept nogil:
+    return segment_move(fd, p, n, at, True)
 
-cdef int segment_read(int fd, char* p, size_t n, int64_t at) noexcept nogil:
+cdef inline int segment_read(int fd, char* p, size_t n, int64_t at) noexcept nogil:
+    return segment_move(fd, p, n, at, False)
+
+cdef int segment_move(int fd, char* p, size_t n, int64_t at, bint writes) noexcept nogil:
     cdef ssize_t done
     while n:
-        done = pread(fd, p, n, at)
+        done = pwrite(fd, p, n, at) if writes else pread(fd, p, n, at)
         if done < 0 and errno == EINTR:
             continue
         if done <= 0:
-            return errno if done < 0 else EIO       # shorter than expected
+            return errno if done < 0 else EIO       # a file is shorter than expected
         p += done
         at += done
         n -= <size_t>done
