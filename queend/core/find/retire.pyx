@@ -32,7 +32,7 @@ cdef enum:
 
 cdef void retire_apply(PGresult* res, PopJob** wake) noexcept nogil:
     # Takes all rows of catalog_load: replaces options, retires queues that are gone, forgets groups of a new epoch. In
-    # `wake`: pops that waited for retired objects of living queues; reload_wake_changed wakes the others.
+    # `wake`: pops that waited for retired objects of living queues; reload_wake_queues wakes the others.
     cdef int i, n = PQntuples(res)
     cdef int sealed = 0
     cdef int limited = 0
@@ -127,7 +127,7 @@ cdef bint retire_set_namespace(Queue* q, Slice ns, Slice task) noexcept nogil:
     return slice_eq(q.ns, ns) and slice_eq(q.task, task)
 
 cdef void retire_set_paused(Queue* q) noexcept nogil:
-    # Applies a new set of paused groups. Their waiters are woken after this (reload_wake_changed).
+    # Applies a new set of paused groups. Their waiters are woken after this (reload_wake_queues).
     cdef Group* g = q.group_list
     q.changed = True
     while g != NULL:
