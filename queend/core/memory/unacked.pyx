@@ -15,9 +15,6 @@ cdef struct UnackedAll:
 
 cdef UnackedAll unacked
 
-cdef void unacked_open() noexcept nogil:
-    memset(&unacked, 0, sizeof(unacked))
-
 cdef void unacked_close() noexcept nogil:
     while unacked.oldest != NULL:
         unacked_forget(unacked.oldest)

@@ -297,12 +297,6 @@ cdef void catalog_forget_partitions(Queue* q) noexcept nogil:
 
 cdef uv_mutex_t capacity_lock
 
-cdef void catalog_sizes_open() noexcept nogil:
-    uv_mutex_init(&capacity_lock)
-
-cdef void catalog_sizes_close() noexcept nogil:
-    uv_mutex_destroy(&capacity_lock)
-
 cdef int64_t catalog_size_mark(int32_t queue) noexcept nogil:
     # Returns what this process has stored in the queue so far: an answer asked for from now on holds at least that.
     # Requires catalog.lock.
