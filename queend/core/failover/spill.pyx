@@ -87,7 +87,7 @@ cdef bint spill_blocked(PushJob* j) noexcept nogil:
         if before != NULL and slice_eq(before.part, it.part) and slice_eq(before.queue, it.queue):
             continue
         before = it
-        if spool_waits(it.queue, it.part) > 0:
+        if table_get(&spool.waiting, spool_key(it.queue, it.part, spool.seed)) != NULL:
             return True
     return False
 

@@ -271,7 +271,7 @@ cdef bint peer_try(Engine* e, const char* p, int n) noexcept nogil:
         if part == NULL:
             look = look or entry.group == NOTICE_STORED
         elif entry.group == NOTICE_STORED:
-            index_peer_stored(part, &wake)
+            index_notify(part, INT64_MAX, False, &wake)       # the new head is known only from the database
         else:
             look = index_peer_released(part, entry.group, &wake) or look
     index_unlock_all(e.worker, wake)

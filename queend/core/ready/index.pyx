@@ -167,11 +167,6 @@ cdef void index_forget(Group* g) noexcept nogil:
 
 # ---- notices of other daemons ----------------------------------------------------------------------------------------
 
-cdef void index_peer_stored(Partition* p, PopJob** wake) noexcept nogil:
-    # Handles a peer's notice that messages were stored in a partition: its cursors are worth a try. The new head is
-    # known only from the database. Requires book.lock.
-    index_notify(p, INT64_MAX, False, wake)
-
 cdef bint index_peer_released(Partition* p, int32_t group, PopJob** wake) noexcept nogil:
     # Handles a peer's notice that a lease ended: makes the cursor ready. Returns True if a feed of this process holds
     # the lease. The caller must then look it up: until the database says otherwise, the lease goes on. Requires

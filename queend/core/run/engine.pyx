@@ -142,7 +142,7 @@ cdef void engine_readyz(Worker* w, Request* r, int route) noexcept nogil:
     cdef char[160] text
     if why == NULL:
         reply_simple(r, b"{\"status\":\"ready\"}")
-    elif engine_buffers(w.process):
+    elif spool.on and not w.process.stopping and not atomic_get64(&doubt.buffer):
         snprintf(text, sizeof(text), b'{"status":"buffering","reason":"%s"}', why)
         reply_simple(r, text)
     else:
@@ -165,10 +165,6 @@ cdef const char* engine_unready(Process* p) noexcept nogil:
     if doubts & DOUBT_BUFFER and spool.gate == GATE_SHUT:
         return b"The failover buffer is full"
     return NULL
-
-cdef inline bint engine_buffers(Process* p) noexcept nogil:
-    # Returns True if pushes that cannot be stored are still accepted. Any thread.
-    return spool.on and not p.stopping and not atomic_get64(&doubt.buffer)
 
 cdef int64_t engine_doubts(Process* p) noexcept nogil:
     # Returns the DOUBT_* bits of all workers together. Any thread.

@@ -86,8 +86,9 @@ cdef void jobtypes_queues(Engine* e) noexcept nogil:
     limit_fixed(&e.takebacks.limit, 1)
 
 cdef void jobtype_queue(Engine* e, JobQueue* q, int job_type, const LingerRule* rule) noexcept nogil:
+    cdef LimitConfig config = limit_config(e.settings, job_type)
     joblist_open(&q.jobs, JOB_LEASING)
-    limit_of_type(e, &q.limit, job_type)
+    limit_open(&q.limit, &config)
     linger_of_type(e.settings, &q.linger, job_type, rule)
 
 cdef void jobtypes_drains(Engine* e) noexcept nogil:

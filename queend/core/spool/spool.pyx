@@ -105,9 +105,6 @@ cdef inline bint spool_fails_fast() noexcept nogil:
 
 # ---- partitions with records -----------------------------------------------------------------------------------------
 
-cdef inline int64_t spool_waits(Slice queue, Slice part) noexcept nogil:
-    return <int64_t><uintptr_t>table_get(&spool.waiting, spool_key(queue, part, spool.seed))
-
 cdef bint spool_count(Slice queue, Slice part, int64_t by) noexcept nogil:
     # Changes the count of a partition. Returns False if memory ran out.
     cdef uint64_t key = spool_key(queue, part, spool.seed)

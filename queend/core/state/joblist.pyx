@@ -81,14 +81,6 @@ cdef inline void joblist_add(JobList* l, Job* j) noexcept nogil:
     l.last = j
     l.n += 1
 
-cdef inline void joblist_front(JobList* l, Job* j) noexcept nogil:
-    j.at = l.at
-    j.next = l.first
-    l.first = j
-    if l.last == NULL:
-        l.last = j
-    l.n += 1
-
 cdef inline Job* joblist_take(JobList* l) noexcept nogil:
     cdef Job* j = l.first
     if j != NULL:
