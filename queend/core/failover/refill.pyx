@@ -77,7 +77,10 @@ cdef void refill_stepped(uv_work_t* work, int status) noexcept nogil:
     spool.stepping = False
     if leader.engine == NULL:
         return
-    refill_noted(t.note_error)
+    if t.note_error and not refill.not_noted:
+        snprintf(text, sizeof(text), b"%s; draining goes on", strerror(t.note_error))
+        log_line(b"warn", b"buffer_not_noted", text)
+    refill.not_noted = t.note_error != 0
     if t.error == EIO:
         # The disk cannot read this page. Readable records after it are found by their mark.
         snprintf(text, sizeof(text), b"%020llu.seg at %lld: %s", <unsigned long long>t.number, <long long>t.at,
@@ -99,14 +102,6 @@ cdef void refill_stepped(uv_work_t* work, int status) noexcept nogil:
         refill_chunk(t)
     elif t.note_error:
         refill.retry_at = clock_mono_us() + 1000000
-
-cdef void refill_noted(int error) noexcept nogil:
-    # Takes the outcome of the notes of a step; error: errno, 0 on success.
-    cdef char[96] text
-    if error and not refill.not_noted:
-        snprintf(text, sizeof(text), b"%s; draining goes on", strerror(error))
-        log_line(b"warn", b"buffer_not_noted", text)
-    refill.not_noted = error != 0
 
 cdef void refill_adopt(Worker* w, InboxMsg* msg) noexcept nogil:
     # Takes over a segment of another daemon. Refuses while this daemon's buffer has work; the sender checks whether the

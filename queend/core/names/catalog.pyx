@@ -62,18 +62,6 @@ cdef void catalog_free_queue(Queue* q) noexcept nogil:
     free(q.tally)
     free(q)
 
-cdef void catalog_free_group(Group* g) noexcept nogil:
-    # Frees a group, without its cursors.
-    table_free(&g.cursors)
-    free(<void*>g.name.p)
-    free(g)
-    catalog.n_groups -= 1
-
-cdef void catalog_free_partition(Partition* p) noexcept nogil:
-    free(<void*>p.name.p)
-    free(p)
-    catalog.n_partitions -= 1
-
 # ---- additions: require catalog.lock for writing ---------------------------------------------------------------------
 
 cdef Queue* catalog_add_queue(int32_t id, Slice name) noexcept nogil:
