@@ -376,9 +376,10 @@ cdef int64_t pop_first_us(PopJob* j, Queue* q) noexcept nogil:
     uv_mutex_unlock(&book.lock)
     return first_us if first_us > q.moved_us else 0
 
-cdef bint pop_name_refused(Round* r, Job* job) noexcept nogil:
+cdef void pop_name_refused(Round* r, Job* job) noexcept nogil:
     cdef PopJob* j = <PopJob*>job
-    return j.queue != NULL and ask_is_refused(r, job, True, j.queue.name, j.req.group)
+    if j.queue != NULL:
+        ask_is_refused(r, job, True, j.queue.name, j.req.group)
 
 cdef void pop_retry(Engine* e, Job* job) noexcept nogil:
     job_queue(job, &e.woken)

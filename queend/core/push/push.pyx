@@ -126,15 +126,11 @@ cdef void push_ask(Engine* e, Job* job) noexcept nogil:
     if j.doubts:
         capacity_ask(e, j)
 
-cdef bint push_name_refused(Round* r, Job* job) noexcept nogil:
-    # Returns True if the job asked for a name that may not be made. Records of the failover buffer were accepted
-    # before: they are bound by nothing.
+cdef void push_name_refused(Round* r, Job* job) noexcept nogil:
+    # Records of the failover buffer were accepted before: they are bound by nothing.
     cdef PushItem* it = (<PushJob*>job).unresolved if not (<PushJob*>job).drain else NULL
-    while it != NULL:
-        if it.partition == NULL and ask_is_refused(r, job, False, it.queue, it.part):
-            return True
+    while it != NULL and not (it.partition == NULL and ask_is_refused(r, job, False, it.queue, it.part)):
         it = it.next
-    return False
 
 cdef void push_retry(Engine* e, Job* job) noexcept nogil:
     push_resolve(e.worker, <PushJob*>job)

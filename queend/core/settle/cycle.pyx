@@ -107,13 +107,12 @@ cdef void cycle_ask(Engine* e, Job* job) noexcept nogil:
         if q.items[i].partition == NULL:
             ask_names(e, ASK_RESOLVE, q.items[i].queue, q.items[i].part, 0)
 
-cdef bint cycle_name_refused(Round* r, Job* job) noexcept nogil:
+cdef void cycle_name_refused(Round* r, Job* job) noexcept nogil:
     cdef PushReq* q = &(<CycleJob*>job).req.push
     cdef int i
     for i in range(q.n):
         if q.items[i].partition == NULL and ask_is_refused(r, job, False, q.items[i].queue, q.items[i].part):
-            return True
-    return False
+            return
 
 # ---- cycles that wait for the end of a lease -------------------------------------------------------------------------
 
