@@ -4,8 +4,7 @@
 # before that drains it again: every id is looked up, so nothing is stored twice.
 
 cdef struct Refill:
-    Request* r                # of the chunk in flight; NULL: none
-    PushJob* job
+    PushJob* job              # the chunk in flight; NULL: none
     int64_t after             # where the next chunk begins
     int64_t until_us          # when its last record was taken
     int64_t retry_at          # monotonic: no attempt before this moment
@@ -21,7 +20,7 @@ cdef enum:
 
 cdef inline bint refill_busy() noexcept nogil:
     # Notes that failed count as done: the next start drains again what they would have passed.
-    return (refill.r != NULL or spool.stepping
+    return (refill.job != NULL or spool.stepping
             or not refill.not_noted and (spool.step.note or spool.step.drained != NULL or spool.step.bad.len))
 
 cdef void refill_drain(Engine* e) noexcept nogil:
@@ -29,7 +28,7 @@ cdef void refill_drain(Engine* e) noexcept nogil:
     cdef SpoolStep* t = &spool.step
     cdef SpoolSegment* s
     cdef size_t want = 0
-    if refill.r != NULL or spool.stepping:
+    if refill.job != NULL or spool.stepping:
         return
     s = spool.first
     if s != NULL and spool.at >= s.size and not (s == spool.last and spool.writing):
@@ -174,7 +173,6 @@ cdef void refill_chunk(SpoolStep* t) noexcept nogil:
             spool.at = refill.after
             t.note = True
         return
-    refill.r = r
     refill.job = j
     request_leave(r)
     r.started_us = clock_mono_us()
@@ -226,13 +224,11 @@ cdef void refill_retry(int64_t pause_us) noexcept nogil:
     refill.retry_at = clock_mono_us() + pause_us
 
 cdef void refill_end() noexcept nogil:
-    cdef Request* r = refill.r
-    if refill.job.limited:
-        capacity_settle(refill.job)
-    job_end(&refill.job.job)
-    refill.r = NULL
+    cdef PushJob* j = refill.job
+    if j.limited:
+        capacity_settle(j)
     refill.job = NULL
-    request_close(r)
+    request_close(job_end(&j.job))
 
 cdef void refill_answered(PushJob* j) noexcept nogil:
     # Takes the outcome of the chunk.

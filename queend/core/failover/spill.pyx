@@ -235,7 +235,7 @@ cdef void spill_drain(Engine* e) noexcept nogil:
         spool_write_begin(&leader.loop, spill_written)
     refill_drain(e)
     if (spool.pending == 0 and spool.gather_records == 0 and not spool.writing and spool.waiting.used
-            and refill.r == NULL):
+            and refill.job == NULL):
         table_clear(&spool.waiting)       # damaged records were counted for unknown partitions
         spill_moved = True
     spill_gate(e)
