@@ -156,11 +156,7 @@ cdef void cyclecall_state(CycleArgs* a, CycleReq* q) noexcept nogil:
 
 cdef void cyclecall_done(Call* c, PGresult* res, int outcome) noexcept nogil:
     cdef CycleCall* call = <CycleCall*>c
-    cyclecall_answered(call, res, outcome)
-    arena_close(&call.batch.arena)
-
-cdef void cyclecall_answered(CycleCall* call, PGresult* res, int outcome) noexcept nogil:
-    cdef Engine* e = call.base.engine
+    cdef Engine* e = c.engine
     if job_unsent(&call.job.job, &e.cycles.jobs, outcome, b"The cycle is too large"):
         pass
     elif outcome != SLOT_OK and (res == NULL or call.step == STEP_ASK):
@@ -176,6 +172,7 @@ cdef void cyclecall_answered(CycleCall* call, PGresult* res, int outcome) noexce
         cyclecall_recovered(call, res)
     else:
         cycle_take(call, res)
+    arena_close(&call.batch.arena)
 
 cdef void cyclecall_found(CycleCall* call, PGresult* res) noexcept nogil:
     # Checks the queues of query and partition against the grant. Only tokens for all queues may use an unknown queue.
