@@ -224,9 +224,7 @@ cdef Call* stopreport_call(Slot* s, Job* j) noexcept nogil:
     cdef Call* c = <Call*>s.ctx if s.state == SLOT_BUSY and s.done == call_answered else NULL
     if c == NULL:
         return NULL
-    if (stopreport_has(c.jobs.first, j) or c.done == claimcall_done and stopreport_has((<PopCall*>c).acks.first, j)
-            or c.done == txcall_done and &(<TxCall*>c).job.job is j
-            or c.done == cyclecall_done and &(<CycleCall*>c).job.job is j):
+    if stopreport_has(c.jobs.first, j) or c.done == claimcall_done and stopreport_has((<PopCall*>c).acks.first, j):
         return c
     return NULL
 

@@ -36,7 +36,7 @@ cdef bint cyclecall_send(Engine* e) noexcept nogil:
             cycle_resolve(e, &j.job)
         return True
     call.job = j
-    j.job.at = JOB_FETCHING
+    joblist_add(&call.base.jobs, &j.job)
     call.step = step
     arena_open(&call.batch.arena, &e.worker.chunks)
     if (step == STEP_DO or step == STEP_ASK) and not cyclecall_gather(call):

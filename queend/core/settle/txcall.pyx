@@ -32,7 +32,7 @@ cdef bint txcall_send(Engine* e) noexcept nogil:
         tx_resolve(e, &j.job)
         return True
     call.job = j
-    j.job.at = JOB_FETCHING
+    joblist_add(&call.base.jobs, &j.job)
     call.asks = j.doubt and not call.dry
     call.batch.check_ids = j.check_ids
     arena_open(&call.batch.arena, &e.worker.chunks)

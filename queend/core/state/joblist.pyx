@@ -19,8 +19,7 @@ cdef enum:
 
 cdef enum JobAt:
     # Where a job is: what it waits for. A list gives its own value to each job that enters it. Besides, it is written
-    # by push_dispatch, txcall_send, cyclecall_send, and under book.lock by waiters_park and
-    # waiters_unpark.
+    # by push_dispatch, and under book.lock by waiters_park and waiters_unpark.
     JOB_PENDING               # has just come
     JOB_RESOLVING             # waits to ask for names
     JOB_ASKING                # in a round of look-ups
