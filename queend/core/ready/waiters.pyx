@@ -149,13 +149,8 @@ cdef inline void waiters_wake_leader() noexcept nogil:
     waiters_post_leader(waiters_leader_woken)
 
 cdef void waiters_post_leader(void (*run)(Worker* w, InboxMsg* m) noexcept nogil) noexcept nogil:
-    cdef InboxMsg* m = <InboxMsg*>calloc(1, sizeof(InboxMsg))
-    if m == NULL or leader == NULL:
-        free(m)
-        return
-    m.run = run
-    if not worker_post(leader, m):
-        free(m)
+    if leader != NULL:
+        worker_call(leader, run)
 
 cdef void waiters_leader_woken(Worker* w, InboxMsg* m) noexcept nogil:
     # Frees the message: the worker's drain comes next.
