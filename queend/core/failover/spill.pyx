@@ -87,7 +87,7 @@ cdef bint spill_blocked(PushJob* j) noexcept nogil:
         if before != NULL and slice_eq(before.part, it.part) and slice_eq(before.queue, it.queue):
             continue
         before = it
-        if table_get(&spool.waiting, spool_key(it.queue, it.part, spool.seed)) != NULL:
+        if table_get(&spool.waiting, spool_key(it.queue, it.part)) != NULL:
             return True
     return False
 
