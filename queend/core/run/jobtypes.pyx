@@ -77,6 +77,7 @@ cdef void jobtypes_queues(Engine* e) noexcept nogil:
     jobtype_queue(e, &e.claims, TYPE_POP, &LINGER_TURN)
     jobtype_queue(e, &e.acks, TYPE_ACK, NULL)
     jobtype_queue(e, &e.txs, TYPE_TRANSACTION, NULL)
+    e.txs.linger.preferred = 1        # transactions do not wait for others
     jobtype_queue(e, &e.leases, TYPE_LEASE, NULL)
     # cycles wait for each other in the database
     limit_fixed(&e.cycles.limit,
@@ -103,13 +104,13 @@ cdef void jobtypes_drains(Engine* e) noexcept nogil:
     d.lists[3] = <ListHead*>&e.leased.first
     d.op = OP_POP
     d.queue = &e.pops
-    jobtype_queue_drain(e, ack_drain, &e.acks, OP_ACK)
-    jobtype_queue_drain(e, txcall_drain, &e.txs, OP_TRANSACTION)
+    jobtype_queue_drain(e, ack_send, &e.acks, OP_ACK)
+    jobtype_queue_drain(e, txcall_send, &e.txs, OP_TRANSACTION)
     # The following drains keep their order.
-    jobtype_drain(e, cyclecall_drain, <ListHead*>&e.cycles.jobs.first, True)
+    jobtype_queue_drain(e, cyclecall_send, &e.cycles, OP_COUNT)
     jobtype_drain(e, cycle_flush_drain, <ListHead*>&e.flushes.first, False)
-    jobtype_drain(e, lease_asks_drain, <ListHead*>&e.lease_asks.jobs.first, True)
-    jobtype_queue_drain(e, lease_drain, &e.leases, OP_LEASE)
+    jobtype_queue_drain(e, lease_asks_send, &e.lease_asks, OP_COUNT)
+    jobtype_queue_drain(e, lease_send, &e.leases, OP_LEASE)
     d = jobtype_drain(e, release_drain, <ListHead*>&e.releases.first, True)
     d.lists[1] = <ListHead*>&e.takebacks.first
     jobtype_drain(e, popend_pauses_drain, <ListHead*>&e.paused.first, False)
@@ -122,7 +123,8 @@ cdef Drain* jobtype_drain(Engine* e, void (*run)(Engine* e) noexcept nogil, List
     d.rests = rests
     return d
 
-cdef void jobtype_queue_drain(Engine* e, void (*run)(Engine* e) noexcept nogil, JobQueue* q, int op) noexcept nogil:
-    cdef Drain* d = jobtype_drain(e, run, <ListHead*>&q.jobs.first, True)
+cdef void jobtype_queue_drain(Engine* e, bint (*send)(Engine* e) noexcept nogil, JobQueue* q, int op) noexcept nogil:
+    cdef Drain* d = jobtype_drain(e, NULL, <ListHead*>&q.jobs.first, True)
+    d.send = send
     d.op = op
     d.queue = q

@@ -157,11 +157,6 @@ cdef void ack_ask_item(Engine* e, AckItem* it, Slice group) noexcept nogil:
 # rules are applied one request at a time, and no call waits in PostgreSQL for a cursor of another call. Requests for
 # other cursors go first meanwhile.
 
-cdef void ack_drain(Engine* e) noexcept nogil:
-    jobs_expire(e, &e.acks.jobs)
-    while linger_fires(e, &e.acks) and ack_send(e):
-        pass
-
 cdef bint ack_send(Engine* e) noexcept nogil:
     cdef AckCall* call = NULL
     cdef AckArgs* a = <AckArgs*>e.args.at

@@ -14,11 +14,6 @@ cdef enum:
 
 # ---- the next statement ----------------------------------------------------------------------------------------------
 
-cdef void cyclecall_drain(Engine* e) noexcept nogil:
-    while e.cycles.jobs.n and cyclecall_send(e):
-        pass
-    jobs_expire(e, &e.cycles.jobs)
-
 cdef bint cyclecall_send(Engine* e) noexcept nogil:
     # Sends the next statement. Returns False if nothing was sent: the job is back in its queue or was refused.
     cdef CycleCall* call = <CycleCall*>call_open(e, sizeof(CycleCall), STMT_CYCLE, &e.cycles.limit, cyclecall_done)

@@ -15,11 +15,6 @@ cdef struct TxCall:
 
 # ---- the statement ---------------------------------------------------------------------------------------------------
 
-cdef void txcall_drain(Engine* e) noexcept nogil:
-    while e.txs.jobs.n and txcall_send(e):
-        pass
-    jobs_expire(e, &e.txs.jobs)
-
 cdef bint txcall_send(Engine* e) noexcept nogil:
     # Sends a transaction. Returns False if nothing was sent: the job is back in its queue or was refused.
     cdef TxCall* call = <TxCall*>call_open(e, sizeof(TxCall), STMT_TRANSACTION, &e.txs.limit, txcall_done)

@@ -183,11 +183,12 @@ ctypedef void* ListHead
 cdef struct Drain:
     # Work of a turn on lists that are not empty: one row per kind (run/jobtypes).
     void (*run)(Engine* e) noexcept nogil
+    bint (*send)(Engine* e) noexcept nogil    # instead of `run`: sends jobs of `queue` in a statement
     # addresses of the list heads; NULL: end of the array. If there are no lists, `run` is called in each turn
     ListHead* lists[DRAIN_LISTS]
     bint rests                # pauses after a failed call
-    int op                    # OP_* of `queue`
-    JobQueue* queue           # the queue whose limit appears in the metrics; NULL: none
+    int op                    # OP_* under which the limit of `queue` appears in the metrics; OP_COUNT: under none
+    JobQueue* queue
 
 cdef struct Engine:
     Worker* worker
