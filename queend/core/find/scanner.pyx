@@ -12,7 +12,8 @@ cdef void scanner_next(Engine* e) noexcept nogil:
     uv_mutex_lock(&book.lock)
     # The first look begins before the first scan. A worker takes groups only once it has met this server: on meeting
     # it, the worker forgets what it has in hand (poll_forget).
-    while book.looked and e.incarnation == catalog.incarnation and book.scan_first != NULL and d.scanning == NULL:
+    while (book.looked and e.slots.incarnation == catalog.incarnation and book.scan_first != NULL
+            and d.scanning == NULL):
         g = book.scan_first
         book.scan_first = g.scan_next
         book.n_scans -= 1

@@ -204,7 +204,6 @@ cdef void reload_on_server(void* owner) noexcept nogil:
     uv_rwlock_rdlock(&catalog.lock)
     known = catalog.loaded and catalog.version != VERSION_NONE
     uv_rwlock_rdunlock(&catalog.lock)
-    e.incarnation = e.slots.incarnation
     e.version = VERSION_NONE
     poll_forget(e)
     if known:

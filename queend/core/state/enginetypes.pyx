@@ -203,7 +203,6 @@ cdef struct Engine:
     int64_t pause_until       # after a failed pop or acknowledgment
     Call reload
     int64_t version           # the catalog's version by which the gathered jobs were resolved
-    int64_t incarnation       # the incarnation that this worker uses
     bint stopping
     int closing               # remaining steps of closing
     bint want_reload
