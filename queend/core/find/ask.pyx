@@ -7,15 +7,14 @@ cdef enum:
 
 # ---- gathered ------------------------------------------------------------------------------------------------------
 
-cdef Ask* ask_new(Round* r, int kind, int room) noexcept nogil:
+cdef Ask* ask_new(Round* r, int kind) noexcept nogil:
     # Adds a statement to the round. Returns NULL if memory ran out: its job tries again, and gives up after its last
     # try.
     cdef Ask* a = <Ask*>arena_zero(&r.arena, sizeof(Ask))
     if a == NULL:
         return NULL
     a.kind = kind
-    a.room = room
-    a.at = <Asked*>arena_alloc(&r.arena, room * sizeof(Asked))
+    a.at = <Asked*>arena_alloc(&r.arena, (1 if kind == ASK_GROUP else ASK_ROOM) * sizeof(Asked))
     if a.at == NULL:
         return NULL
     a.next = r.waiting
@@ -25,9 +24,9 @@ cdef Ask* ask_new(Round* r, int kind, int room) noexcept nogil:
 cdef Ask* ask_of(Engine* e, int kind) noexcept nogil:
     # Returns the round's statement of this kind that still has room, or a new one.
     cdef Ask* a = e.round.waiting
-    while a != NULL and not (a.kind == kind and a.n < a.room):
+    while a != NULL and not (a.kind == kind and a.n < ASK_ROOM):
         a = a.next
-    return a if a != NULL else ask_new(&e.round, kind, ASK_ROOM)
+    return a if a != NULL else ask_new(&e.round, kind)
 
 cdef bint ask_names(Engine* e, int kind, Slice first, Slice second, int32_t id) noexcept nogil:
     # Adds names to the round, unless they are the last ones there. Returns False if room or memory is short.
@@ -57,7 +56,7 @@ cdef void ask_group(Engine* e, Queue* q, Slice name, Slice mode, bint has_since,
         a = a.next
     if a != NULL:
         return
-    a = ask_new(&e.round, ASK_GROUP, 1)
+    a = ask_new(&e.round, ASK_GROUP)
     if a == NULL:
         return
     a.at[0].first = q.name

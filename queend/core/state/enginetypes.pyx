@@ -30,7 +30,6 @@ cdef struct Ask:
     Ask* next
     int kind
     int n
-    int room
     Asked* at
     int64_t cleanings         # the catalog's cleanings when the statement was sent
     Slice mode                # ASK_GROUP, with the next two
