@@ -321,8 +321,6 @@ cdef const Verdict* reload_error  # by the server, of the last reload; NULL: it 
 
 cdef SharedInt64 reload_at        # monotonic, when the last reload ended
 
-cdef int64_t reload_sent          # when the last reload began
-
 cdef SharedInt64 reload_of        # when the last reload that was answered began
 
 cdef void catalog_want_reload(Worker* w) noexcept nogil:

@@ -5,7 +5,7 @@
 # ---- a reload --------------------------------------------------------------------------------------------------------
 
 cdef void reload_send(Engine* e) noexcept nogil:
-    global reload_running, reload_sent
+    global reload_running
     cdef bint mine
     if slotpool_take(e.slots) == NULL:
         return
@@ -13,7 +13,6 @@ cdef void reload_send(Engine* e) noexcept nogil:
     mine = not reload_running
     if mine:
         reload_running = True
-        reload_sent = clock_mono_us()
     uv_mutex_unlock(&reload_lock)
     e.want_reload = False     # the end of another worker's reload reaches this worker too
     if not mine:
@@ -66,7 +65,7 @@ cdef void reload_done(Call* c, PGresult* res, int outcome) noexcept nogil:
     reload_error = sqlstate_of(res) if outcome == SLOT_ERROR else NULL
     reload_at = clock_mono_us()
     if outcome == SLOT_OK:
-        reload_of = reload_sent
+        reload_of = c.sent_us
     uv_mutex_unlock(&reload_lock)
     if outcome == SLOT_OK:    # pops parked on changed queues look at names and options again
         index_lock_all()
