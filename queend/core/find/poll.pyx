@@ -171,13 +171,9 @@ cdef void poll_recent_done(Call* c, PGresult* res, int outcome) noexcept nogil:
         poll_load(e)
     poll_find_names(e, FIND_RECENT)
 
-cdef void poll_recent_end(Engine* e, bint complete) noexcept nogil:
-    # Ends a look whose findings are in the book. If a partition could not be named, the next look begins where this one
-    # did.
+cdef void poll_recent_end(Engine* e) noexcept nogil:
+    # Ends a look whose findings are all in the book.
     cdef Polling* d = &e.polling
-    if not complete:
-        poll_discard(d)
-        return
     if d.gap:
         poll_rescan_all()
         poll_load(e)
@@ -340,10 +336,10 @@ cdef void poll_apply(Engine* e, int finding) noexcept nogil:
         uv_async_send(&e.worker.inbox.wake)       # the rest with the next turn, which comes at once
         return
     d.n_found = 0
-    if finding == FIND_RECENT:
-        poll_recent_end(e, not d.incomplete)
-    elif finding == FIND_WAKING and d.incomplete:
-        poll_discard(d)
+    if d.incomplete and finding != FIND_SCAN:
+        poll_discard(d)       # a partition could not be named: the next look begins where this one did
+    elif finding == FIND_RECENT:
+        poll_recent_end(e)
     elif finding == FIND_SCAN and not d.incomplete:
         d.scanning.scan_after = max(d.scanning.scan_after, d.page_end)
         if d.last_page:
