@@ -46,7 +46,7 @@ cdef Unacked* unacked_begin(Claim* claim) noexcept nogil:
     cdef size_t bytes = sizeof(Unacked) + 16 * <size_t>claim.take
     cdef Cursor* c = claim.cursor
     cdef Unacked* h
-    unacked_end(c)
+    unacked_end(unacked_key(c))
     autopilot_claimed(&c.group.handling, claim.take)
     if c.fed != NULL:
         unacked_feed_end(c)   # an earlier lease of the cursor
@@ -147,11 +147,8 @@ cdef void unacked_expired(Cursor* c, int64_t now) noexcept nogil:
         autopilot_done(&c.group.handling, now - h.leased_us, h.done + h.n)
         unacked_forget(h)
 
-cdef void unacked_end(Cursor* c) noexcept nogil:
+cdef void unacked_end(uint64_t key) noexcept nogil:
     # Forgets the delivery of a cursor whose lease is over.
-    unacked_over(unacked_key(c))
-
-cdef void unacked_over(uint64_t key) noexcept nogil:
     cdef Unacked* h = <Unacked*>table_get(&unacked.table, key)
     if h != NULL:
         unacked_forget(h)

@@ -389,7 +389,7 @@ cdef void ack_take(AckCall* call, PGresult* res) noexcept nogil:
                         pg_int8_or(res, row, ACK_COMMITTED, -1), pg_int8_or(res, row, ACK_HEAD, 0),
                         pg_int8_or(res, row, ACK_RETRY_UNTIL, 0), call.base.ended_us, &wake)
             if any_:          # the remaining records may have gaps
-                unacked_over(table_pair(a.partition.id, a.group.id))
+                unacked_end(table_pair(a.partition.id, a.group.id))
     uv_mutex_unlock(&book.lock)
     waiters_send(call.base.engine.worker, wake)
 
