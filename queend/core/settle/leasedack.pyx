@@ -262,7 +262,7 @@ cdef void leasedack_lost(PopCall* call) noexcept nogil:
         job_refuse(job, 503, ACK_UNKNOWN)
 
 cdef void leasedack_expire(Engine* e) noexcept nogil:
-    # Moves the jobs to e.acks while there is no connection: ack_drain handles their patience.
+    # Moves the jobs to e.acks while there is no connection: drain_run handles their patience.
     cdef Job* job
     while e.leased.first != NULL:
         job = joblist_take(&e.leased)
