@@ -96,7 +96,7 @@ cdef void peers_send_all(bint done) noexcept nogil:
     while True:
         peers.me.n = min(t.n - at, PACKET_ENTRIES)
         for i in range(peers.me.n):
-            peers.entries[i] = outbox_entry(t, at + i)
+            peers.entries[i] = t.cells[t.at[at + i]]
         at += peers.me.n
         peers.me.sequence += 1
         peers.me.sent_us = <uint64_t>clock_wall_us()
@@ -259,21 +259,21 @@ cdef void peer_refused(int verdict, const sockaddr* of) noexcept nogil:
 cdef bint peer_try(Engine* e, const char* p, int n) noexcept nogil:
     # Makes the cursors that a packet names ready. Returns True if a look is needed: a partition is unknown here, or a
     # stream holds the lease.
-    cdef NoticeEntry entry
+    cdef int32_t group
     cdef Partition* part
     cdef PopJob* wake = NULL
     cdef bint look = False
     cdef int i
     index_lock_all()
     for i in range(n):
-        entry = packet_entry(p, i)
-        part = catalog_partition_id(entry.partition)
+        part = catalog_partition_id(<int32_t>packet_entry(p, i))
+        group = <int32_t>(packet_entry(p, i) >> 32)
         if part == NULL:
-            look = look or entry.group == NOTICE_STORED
-        elif entry.group == NOTICE_STORED:
+            look = look or group == NOTICE_STORED
+        elif group == NOTICE_STORED:
             index_notify(part, INT64_MAX, False, &wake)       # the new head is known only from the database
         else:
-            look = index_peer_released(part, entry.group, &wake) or look
+            look = index_peer_released(part, group, &wake) or look
     index_unlock_all(e.worker, wake)
     return look
 
