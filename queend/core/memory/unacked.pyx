@@ -65,7 +65,6 @@ cdef Unacked* unacked_begin(Claim* claim) noexcept nogil:
     h.first = claim.first
     h.n = claim.take
     h.place = claim.place
-    h.bytes = bytes
     h.ids = <unsigned char*>h + sizeof(Unacked)
     link_add(<Links*>&unacked.oldest, &h.link)
     unacked.bytes += bytes
@@ -156,7 +155,7 @@ cdef void unacked_end(uint64_t key) noexcept nogil:
 cdef void unacked_forget(Unacked* h) noexcept nogil:
     table_del(&unacked.table, h.key)
     link_del(<Links*>&unacked.oldest, &h.link)
-    unacked.bytes -= h.bytes
+    unacked.bytes -= sizeof(Unacked) + 16 * <size_t>(h.done + h.n)
     free(h)
 
 # ---- leases that feeds hold ------------------------------------------------------------------------------------------
