@@ -14,23 +14,19 @@ cdef bint spill_moved         # partitions became empty, or the gate moved: held
 
 cdef void spill_send(Worker* w, PushJob* j) noexcept nogil:
     # Sends a job to the first worker. Called on the job's worker.
+    cdef bint sealed
     if not spool.on:
         job_refuse(&j.job, 503, "Push maintenance is on and this daemon has no failover buffer; try again later")
         return
     if not sealing_spill(w, j):
         return
+    sealed = not j.spilled or sealring.n == 0 or spill_seal_back(w, j)
     j.spill_address = j.job.r.conn.address.client.key if j.job.r.conn != NULL else 1
-    if j.spilled and sealring.n and not spill_seal_back(w, j):
-        j.spill_why = SPILL_FAILED
-        j.spill_error = ENOMEM
-        push_spilled(w, &j.job.msg)
-        return
     j.held_until = clock_mono_us() + SPILL_HOLD_US
-    if w is leader:
-        spill_arrive(w, &j.job.msg)
-        return
     j.job.msg.run = spill_arrive
-    if not worker_post(leader, &j.job.msg):
+    if sealed and w is leader:
+        spill_arrive(w, &j.job.msg)
+    elif not sealed or not worker_post(leader, &j.job.msg):
         j.spill_why = SPILL_FAILED
         j.spill_error = ENOMEM
         push_spilled(w, &j.job.msg)
