@@ -242,8 +242,7 @@ cdef void refill_answered(PushJob* j) noexcept nogil:
     if j.failed == FAILED_UNCLEAR or j.unsealed:
         refill_retry(1000000)         # an error that is not these records' fault
         return
-    runitem_begin(&at, &j.req)
-    it = runitem_next(&at)
+    it = runitem_first(&at, &j.req)
     while it != NULL:
         refill_done(it, req_item_count(it))
         it = runitem_next(&at)

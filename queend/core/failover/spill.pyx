@@ -36,8 +36,7 @@ cdef bint spill_seal_back(Worker* w, PushJob* j) noexcept nogil:
     cdef EachItem at
     cdef PushItem* it
     spill_expand(j)
-    runitem_begin(&at, &j.req)
-    it = runitem_next(&at)
+    it = runitem_first(&at, &j.req)
     while it != NULL:
         if it.status == ITEM_UNREACHED and not sealing_has(it) and not sealing_item(w, &j.job, it):
             return False
@@ -97,8 +96,7 @@ cdef void spill_take(PushJob* j) noexcept nogil:
     if not j.spilled:
         push_mark(j, ITEM_QUEUED, ITEM_UNREACHED)
     spill_expand(j)
-    runitem_begin(&at, &j.req)
-    it = runitem_next(&at)
+    it = runitem_first(&at, &j.req)
     while it != NULL:
         if it.status == ITEM_UNREACHED:
             spoolrecord_put(&spool.gather, it, now)
@@ -140,9 +138,7 @@ cdef bint spill_charge(uint64_t address, int64_t more) noexcept nogil:
 
 cdef void spill_count(PushJob* j, int64_t by) noexcept nogil:
     cdef EachItem at
-    cdef PushItem* it
-    runitem_begin(&at, &j.req)
-    it = runitem_next(&at)
+    cdef PushItem* it = runitem_first(&at, &j.req)
     while it != NULL:
         if it.status == ITEM_UNREACHED:
             spool_count(it.queue, it.part, by)

@@ -273,10 +273,8 @@ cdef void push_spilled(Worker* w, InboxMsg* m) noexcept nogil:
 cdef int push_mark(PushJob* j, uint8_t of, uint8_t to) noexcept nogil:
     # Changes status `of` of records to status `to`. Returns the number of records changed.
     cdef EachItem at
-    cdef PushItem* it
+    cdef PushItem* it = runitem_first(&at, &j.req)
     cdef int n = 0
-    runitem_begin(&at, &j.req)
-    it = runitem_next(&at)
     while it != NULL:
         if it.status == of:
             it.status = to
@@ -299,8 +297,7 @@ cdef void push_respond(PushJob* j) noexcept nogil:
     cdef bint stored = kept
     if j.limited:
         capacity_settle(j)
-    runitem_begin(&at, &j.req)
-    it = runitem_next(&at)
+    it = runitem_first(&at, &j.req)
     while it != NULL:
         if it.partition != NULL and it.status <= ITEM_DUPLICATE:
             if it.partition.queue is not queue:

@@ -21,10 +21,11 @@ cdef PushItem* runitem_replace(PushItem* it) noexcept nogil:
 # ---- items of a request ----------------------------------------------------------------------------------------------
 # A run that was not opened counts as one.
 
-cdef inline void runitem_begin(EachItem* at, PushReq* q) noexcept nogil:
+cdef inline PushItem* runitem_first(EachItem* at, PushReq* q) noexcept nogil:
     at.q = q
     at.i = 0
     at.k = 0
+    return runitem_next(at)
 
 cdef inline PushItem* runitem_next(EachItem* at) noexcept nogil:
     # Returns the next record, NULL after the last one.
