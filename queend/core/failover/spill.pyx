@@ -18,7 +18,7 @@ cdef void spill_send(Worker* w, PushJob* j) noexcept nogil:
     if not spool.on:
         job_refuse(&j.job, 503, "Push maintenance is on and this daemon has no failover buffer; try again later")
         return
-    if not sealing_spill(w, j):
+    if not sealing_push(w, j, True):
         return
     sealed = not j.spilled or sealring.n == 0 or spill_seal_back(w, j)
     j.spill_address = j.job.r.conn.address.client.key if j.job.r.conn != NULL else 1

@@ -89,7 +89,7 @@ cdef void push_resolve(Worker* w, PushJob* j) noexcept nogil:
         it = it.next
     uv_rwlock_rdunlock(&catalog.lock)
     if not missing and not follows:
-        if (not limited or capacity_admit(w, j)) and (not sealed or sealing_push(w, j)):
+        if (not limited or capacity_admit(w, j)) and (not sealed or sealing_push(w, j, False)):
             push_dispatch(w, j)
     elif missing and j.job.tries >= JOB_TRIES:
         push_give_up(w, j, b"The queue is being deleted; try again")
@@ -175,7 +175,7 @@ cdef void push_give_up(Worker* w, PushJob* j, const char* why) noexcept nogil:
 
 cdef void push_unstored(Worker* w, PushJob* j) noexcept nogil:
     # Ends the unresolved items, which will not reach the database now. Other items of the job are in flight.
-    if not spool.on or j.drain or sealing_spill(w, j):
+    if not spool.on or j.drain or sealing_push(w, j, True):
         push_end_items(j, ITEM_UNREACHED, FAILED_UNREACHED)
 
 cdef void push_end_items(PushJob* j, uint8_t status, int failed) noexcept nogil:
