@@ -60,14 +60,9 @@ cdef void runitem_place(PushBatch* b, PushPartition* g, PushItem* it) noexcept n
         g.has_other = True
     if not run.made:
         g.has_client = True
-    link_append(<void**>&g.first, it)
-    g.n += run.n
     g.runs += 1
-    g.bytes += run.bytes
-    b.n_items += run.n
-    b.bytes += run.bytes + 64 + 16 * <size_t>run.n
-    if g.slots != NULL:
-        batch_hash_add(b, g, it)
+    b.bytes += 16 * <size_t>run.n
+    batch_append(b, g, it, run.n, run.bytes)
 
 cdef void runitem_spread(PushBatch* b, PushPartition* g, PushItem* it) noexcept nogil:
     # Places the records of a run that stands in no chain, one by one.
