@@ -85,7 +85,7 @@ cdef void poll_tick(Engine* e, int64_t now) noexcept nogil:
     d.looked_us = now
     d.due_us = now + <int64_t>min(max(e.settings.look_ms, 20), LOOK_MOST_MS) * 1000
     poll_begin(e, STMT_LOOK, poll_done, FIND_LOOK)
-    d.call.deadline_ms = min(e.deadline_ms, LOOK_DEADLINE_MS)
+    d.call.deadline_ms = min(e.settings.deadline_ms, LOOK_DEADLINE_MS)
     call_send(&d.call)
 
 # Columns of look.

@@ -62,7 +62,6 @@ cdef bint engine_open(Worker* w) noexcept nogil:
     w.engine = e
     e.worker = w
     e.settings = w.settings
-    e.deadline_ms = w.settings.deadline_ms
     e.patience_us = <int64_t>w.settings.patience_ms * 1000
     e.pack.least = w.settings.compress_from
     w.counters.op[OP_PUSH].limit = appender_count(w)

@@ -195,7 +195,6 @@ cdef struct Engine:
     SlotPool* slots
     uv_timer_t timer
     int64_t armed_us          # when the timer fires, 0: not armed
-    int deadline_ms
     int64_t patience_us       # how long a request waits for an unavailable database
     int64_t unready_since
     int64_t borrowed_us       # monotonic, when it last asked for a connection of another worker
