@@ -104,8 +104,7 @@ cdef void pop_pass(Worker* w, PopJob* j) noexcept nogil:
     for n in range(min(j.width, j.group.n_ready) if not j.group.paused else 0):
         if j.group.wait_first != NULL:
             waiters_wake(j.group.wait_first, &wake)
-    uv_mutex_unlock(&book.lock)
-    waiters_send(w, wake)
+    index_unlock(w, wake)
 
 # ---- its names -------------------------------------------------------------------------------------------------------
 
@@ -194,8 +193,7 @@ cdef void pop_claim(Worker* w, PopJob* j) noexcept nogil:
         else:
             book.missed_us = clock_mono_us()
         refused = pop_park(e, j) if parked else NULL
-    uv_mutex_unlock(&book.lock)
-    waiters_send(w, wake)
+    index_unlock(w, wake)
     if take == TAKE_SHORT:
         refused = "Out of memory"
     if refused != NULL:

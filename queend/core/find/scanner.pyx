@@ -26,8 +26,7 @@ cdef void scanner_next(Engine* e) noexcept nogil:
         g.scan = SCAN_RUNNING
         d.scanning = g
         d.pin = epoch_pin(e.worker.pins)
-    uv_mutex_unlock(&book.lock)
-    waiters_send(e.worker, wake)
+    index_unlock(e.worker, wake)
 
 cdef void scanner_release(Engine* e) noexcept nogil:
     # Lets go of the scanned group and its pin.

@@ -136,9 +136,8 @@ cdef void handover_undo(Appender* s, PushBatch* b, bint lost) noexcept nogil:
         j = b.takers
         b.takers = j.wait_next
         waiters_wake(j, &wake)
-    uv_mutex_unlock(&book.lock)
     b.n_claims = 0
-    waiters_send(s.worker, wake)
+    index_unlock(s.worker, wake)
 
 cdef void handover_book(PushBatch* b, int64_t now, PopJob** wake) noexcept nogil:
     # Books where each cursor stands after the commit, before waiters hear of the new heads. Waiters without a claim try

@@ -20,6 +20,11 @@ cdef inline void index_lock_all() noexcept nogil:
     uv_rwlock_rdlock(&catalog.lock)
     uv_mutex_lock(&book.lock)
 
+cdef inline void index_unlock(Worker* w, PopJob* wake) noexcept nogil:
+    # Unlocks the book, and wakes the pops that were taken out of it meanwhile.
+    uv_mutex_unlock(&book.lock)
+    waiters_send(w, wake)
+
 cdef inline void index_unlock_all(Worker* w, PopJob* wake) noexcept nogil:
     # Unlocks book and catalog, and wakes the pops that were taken out of the book meanwhile.
     uv_mutex_unlock(&book.lock)

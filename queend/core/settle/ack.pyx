@@ -352,8 +352,7 @@ cdef void ack_uncertain(Engine* e, AckRow* rows, int n) noexcept nogil:
     for i in range(n):
         if rows[i].group != NULL:
             index_ack_lost(rows[i].group, rows[i].partition, &wake)
-    uv_mutex_unlock(&book.lock)
-    waiters_send(e.worker, wake)
+    index_unlock(e.worker, wake)
 
 cdef void ack_take(AckCall* call, PGresult* res) noexcept nogil:
     cdef int row, i, k
@@ -390,8 +389,7 @@ cdef void ack_take(AckCall* call, PGresult* res) noexcept nogil:
                         pg_int8_or(res, row, ACK_RETRY_UNTIL, 0), call.base.ended_us, &wake)
             if any_:          # the remaining records may have gaps
                 unacked_end(table_pair(a.partition.id, a.group.id))
-    uv_mutex_unlock(&book.lock)
-    waiters_send(call.base.engine.worker, wake)
+    index_unlock(call.base.engine.worker, wake)
 
 cdef void ack_take_window(AckItem* it, Slice codes, bint released) noexcept nogil:
     # Sets the result of a window from its codes: all messages of a window have the same result.

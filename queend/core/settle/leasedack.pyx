@@ -199,8 +199,7 @@ cdef int leasedack_done(PopCall* call, PGresult* res) noexcept nogil:
             if a != NULL:
                 leasedack_take(call, a, pg_bool(res, row, TURN_RELEASED), pg_int8(res, row, TURN_HEAD), &wake)
         row += 1
-    uv_mutex_unlock(&book.lock)
-    waiters_send(call.base.engine.worker, wake)
+    index_unlock(call.base.engine.worker, wake)
     leasedack_answer(call)
     return row
 
@@ -254,8 +253,7 @@ cdef void leasedack_lost(PopCall* call) noexcept nogil:
     uv_mutex_lock(&book.lock)
     for i in range(call.n_leased):
         index_ack_lost(call.leased[i].first.group, call.leased[i].first.partition, &wake)
-    uv_mutex_unlock(&book.lock)
-    waiters_send(call.base.engine.worker, wake)
+    index_unlock(call.base.engine.worker, wake)
     while call.acks.first != NULL:
         job = joblist_take(&call.acks)
         leasedack_forget(<AckJob*>job)
