@@ -121,10 +121,9 @@ cdef void index_ack_lost(Group* g, Partition* p, PopJob** wake) noexcept nogil:
         cursor_wake(c, wake)
 
 cdef void index_expire(int64_t now, PopJob** wake) noexcept nogil:
-    # Makes cursors ready whose lease or delay ended. Takes book.lock.
+    # Makes cursors ready whose lease or delay ended. Requires book.lock.
     cdef HeapNode* n
     cdef Cursor* c
-    uv_mutex_lock(&book.lock)
     while True:
         n = heap_top(&book.due)
         if n == NULL or n.at > now:
@@ -133,7 +132,6 @@ cdef void index_expire(int64_t now, PopJob** wake) noexcept nogil:
         if c.state == CURSOR_LEASED:
             unacked_expired(c, now)
         cursor_wake(c, wake)
-    uv_mutex_unlock(&book.lock)
 
 cdef void index_pause_end(Partition* p, int32_t group, int64_t at, int64_t wall, int64_t now,
                           PopJob** wake) noexcept nogil:

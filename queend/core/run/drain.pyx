@@ -144,10 +144,9 @@ cdef void drain_on_timer(uv_timer_t* t) noexcept nogil:
         heap_del(&e.deadlines, top)
         popend_deadline(e.worker, <PopJob*>top.owner)
     if e.worker.index == 0:
-        index_expire(now, &wake)
         uv_mutex_lock(&book.lock)
+        index_expire(now, &wake)
         rowcache_evict(now)
-        uv_mutex_unlock(&book.lock)
-        waiters_send(e.worker, wake)
+        index_unlock(e.worker, wake)
         poll_tick(e, now)
     drain_turn(e.worker)
