@@ -122,19 +122,15 @@ cdef void peer_send(size_t n) noexcept nogil:
                     peers.sent += 1
                 else:
                     peers.unsent += 1
-    if peers.posts:
-        peer_keep(n)
+    if peers.posts:           # keeps it for Python, which posts it
+        if peers.n_kept == PEER_KEPT:
+            peers.n_kept = 0  # a daemon that misses some looks at everything
+        peers.kept[peers.n_kept].n = n
+        memcpy(peers.kept[peers.n_kept].bytes, peers.out, n)
+        peers.n_kept += 1
+        peers.posted += 1
+        peers_wake_python()
     uv_mutex_unlock(&peers.lock)
-
-cdef void peer_keep(size_t n) noexcept nogil:
-    # Keeps a packet for Python, which posts it. Requires peers.lock.
-    if peers.n_kept == PEER_KEPT:
-        peers.n_kept = 0      # a daemon that misses some looks at everything
-    peers.kept[peers.n_kept].n = n
-    memcpy(peers.kept[peers.n_kept].bytes, peers.out, n)
-    peers.n_kept += 1
-    peers.posted += 1
-    peers_wake_python()
 
 cdef void peers_wake_python() noexcept nogil:
     cdef uint64_t one = 1
