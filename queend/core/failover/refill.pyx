@@ -157,8 +157,11 @@ cdef void refill_chunk(SpoolStep* t) noexcept nogil:
                 if it.more == NULL:
                     break
                 it.more[0] = x
-            if count:
-                refill_alike(it - 1, it)
+            # neighbours share equal texts, so that items of one partition can be joined
+            if count and slice_eq((it - 1).queue, it.queue):
+                it.queue = (it - 1).queue
+            if count and slice_eq((it - 1).sub, it.sub):
+                it.sub = (it - 1).sub
             count += 1
         else:
             refill_bad(slice_of(t.bytes.data + p, n), b"damaged")
@@ -203,13 +206,6 @@ cdef void refill_unseal(Request* r, PushItem* it, Extras* x) noexcept nogil:
     if plain.p != NULL:
         it.payload = plain
         x.seal = slice_of(NULL, 0)
-
-cdef inline void refill_alike(PushItem* before, PushItem* it) noexcept nogil:
-    # Shares equal texts of neighbours, so that items of one partition can be joined.
-    if slice_eq(before.queue, it.queue):
-        it.queue = before.queue
-    if slice_eq(before.sub, it.sub):
-        it.sub = before.sub
 
 cdef void refill_bad(Slice bytes, const char* why) noexcept nogil:
     cdef char[96] text
