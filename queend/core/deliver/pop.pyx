@@ -281,23 +281,34 @@ cdef const char* pop_park(Engine* e, PopJob* j) noexcept nogil:
     return NULL
 
 cdef void pop_wait_or_answer(Worker* w, PopJob* j, int why) noexcept nogil:
-    # Parks or answers a pop without a group to wait in: an unknown name, or a namespace without work. Another worker
-    # may have made what it waits for since it looked, so it looks again under the locks under which it parks.
+    # Parks or answers a pop without a group to wait in: an unknown name, or a namespace without work. Also a specific
+    # pop whose statement found nothing: it waits for its cursor to become ready. Another worker may have made what it
+    # waits for since it looked, so it looks again under the locks under which it parks.
+    cdef Engine* e = engine_of(w)
     cdef const char* refused = NULL
     cdef bint again
-    if j.until_us <= clock_mono_us():
-        uv_mutex_lock(&book.lock)
-        book.missed_us = clock_mono_us()
-        uv_mutex_unlock(&book.lock)
+    cdef bint named = j.only == NULL
+    if j.until_us <= clock_mono_us() or e.stopping:       # at a stop no event would wake it
+        if named:
+            uv_mutex_lock(&book.lock)
+            book.missed_us = clock_mono_us()
+            uv_mutex_unlock(&book.lock)
         popend_empty(j, why)
         return
-    index_lock_all()
-    again = j.job.tries < POP_TRIES and pop_exists_now(j)
+    if named:
+        uv_rwlock_rdlock(&catalog.lock)
+    uv_mutex_lock(&book.lock)
+    if named:
+        again = j.job.tries < POP_TRIES and pop_exists_now(j)
+    else:
+        again = j.only.state == CURSOR_READY or index_pop_stale(j)
     if not again:
-        refused = pop_park(engine_of(w), j)
-    index_unlock_all(w, NULL)
+        refused = pop_park(e, j)
+    uv_mutex_unlock(&book.lock)
+    if named:
+        uv_rwlock_rdunlock(&catalog.lock)
     if again:
-        job_queue(&j.job, &engine_of(w).woken)
+        job_queue(&j.job, &e.woken)
     elif refused != NULL:
         job_refuse(&j.job, 503, refused)
 
@@ -313,26 +324,6 @@ cdef bint pop_exists_now(PopJob* j) noexcept nogil:
     q = catalog_queue(j.req.queue)
     return q != NULL and (j.queue == NULL or j.want_partition.p != NULL
                           and catalog_partition(q, j.want_partition) != NULL)
-
-cdef void pop_after_empty(Engine* e, PopJob* j) noexcept nogil:
-    # Parks or answers a specific pop whose statement found nothing: it waits for its cursor to become ready.
-    cdef bint parked = False
-    cdef const char* refused = NULL
-    cdef bint again = False
-    if j.until_us > clock_mono_us() and not e.stopping:       # else no event would wake it
-        uv_mutex_lock(&book.lock)
-        if j.only.state == CURSOR_READY or index_pop_stale(j):
-            again = True
-        else:
-            parked = True
-            refused = pop_park(e, j)
-        uv_mutex_unlock(&book.lock)
-    if again:
-        job_queue(&j.job, &e.woken)
-    elif refused != NULL:
-        job_refuse(&j.job, 503, refused)
-    elif not parked:
-        popend_empty(j, j.why)
 
 # ---- missing names ---------------------------------------------------------------------------------------------------
 

@@ -246,7 +246,7 @@ cdef void popcall_answer(Engine* e, PopJob* j, PGresult* res) noexcept nogil:
     if j.client_gone:
         popend_forget(j)
     elif j.only != NULL:
-        pop_after_empty(e, j)
+        pop_wait_or_answer(e.worker, j, j.why)
     else:
         # the hint was stale: tries the next candidates, until none are left
         job_queue(&j.job, &e.woken)
