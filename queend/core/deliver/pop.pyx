@@ -141,9 +141,7 @@ cdef bint pop_names(Worker* w, PopJob* j) noexcept nogil:
             ask = not j.asked
             j.group = j.group if ask else NULL
     uv_rwlock_rdunlock(&catalog.lock)
-    if not ask:
-        return True
-    if j.job.tries >= POP_TRIES:
+    if not ask or j.job.tries >= POP_TRIES:
         return True
     j.job.tries += 1
     j.asked = True
