@@ -92,7 +92,7 @@ cdef void push_resolve(Worker* w, PushJob* j) noexcept nogil:
         if (not limited or capacity_admit(w, j)) and (not sealed or sealing_push(w, j, False)):
             push_dispatch(w, j)
     elif missing and j.job.tries >= JOB_TRIES:
-        push_give_up(w, j, b"The queue is being deleted; try again")
+        push_give_up(w, j, 503, b"The queue is being deleted; try again")
     else:
         j.job.tries += missing
         push_names(j, True)
@@ -140,18 +140,14 @@ cdef void push_refuse(Job* job, int status, const char* text) noexcept nogil:
     # are in flight already, as the queue was deleted meanwhile, the remaining items count as not reached.
     cdef PushJob* j = <PushJob*>job
     push_names(j, False)
-    capacity_give_back(j)
     if j.unresolved == NULL:
         push_decided(j)
-    elif j.held:
-        push_unstored(job.r.worker, j)
-    elif j.drain:
-        failover_hooks.retry(spool.pause_us)
-    elif spool.on and status == 503:
+    elif spool.on and status == 503 and not j.held and not j.drain:
+        capacity_give_back(j)
         j.unreached = True
         failover_hooks.send(job.r.worker, j)
     else:
-        job_refuse(job, status, text)
+        push_give_up(job.r.worker, j, status, text)
 
 # ---- items that cannot be sent ---------------------------------------------------------------------------------------
 
@@ -162,16 +158,16 @@ cdef void push_decided(PushJob* j) noexcept nogil:
     else:
         push_answer(j)
 
-cdef void push_give_up(Worker* w, PushJob* j, const char* why) noexcept nogil:
-    # Gives up a push before it reached an appender, because memory ran out or its names did not become partitions in
-    # JOB_TRIES tries. The latter happens if a client deletes the queue as fast as it is made.
+cdef void push_give_up(Worker* w, PushJob* j, int status, const char* why) noexcept nogil:
+    # Gives up a push before it reached an appender, because it is refused, memory ran out or its names did not become
+    # partitions in JOB_TRIES tries. The last happens if a client deletes the queue as fast as it is made.
     capacity_give_back(j)
     if j.held:
         push_unstored(w, j)
     elif j.drain:
         failover_hooks.retry(spool.pause_us)
     else:
-        job_refuse(&j.job, 503, why)
+        job_refuse(&j.job, status, why)
 
 cdef void push_unstored(Worker* w, PushJob* j) noexcept nogil:
     # Ends the unresolved items, which will not reach the database now. Other items of the job are in flight.
@@ -198,7 +194,7 @@ cdef void push_dispatch(Worker* w, PushJob* j) noexcept nogil:
     cdef PushPart* part
     cdef int i
     if parts == NULL:
-        push_give_up(w, j, b"Out of memory")
+        push_give_up(w, j, 503, b"Out of memory")
         return
     j.unresolved = NULL
     j.job.at = JOB_PUSHING
