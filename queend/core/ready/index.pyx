@@ -77,10 +77,10 @@ cdef void index_stored(Partition* p, int64_t head, PopJob** wake) noexcept nogil
 
 # ---- leases, pauses and positions ------------------------------------------------------------------------------------
 
-cdef void index_acked(Group* g, Partition* p, int64_t forgets, bint released, int64_t committed, int64_t head,
-                      int64_t retry_until, int64_t now, PopJob** wake) noexcept nogil:
-    # Applies an acknowledgment to its cursor. forgets: book.forgets when it was sent. If cursors were moved by hand
-    # since, the lease it ended may not be the present one: the next pop finds out. Requires book.lock.
+cdef void index_acked(Group* g, Partition* p, const Call* call, bint released, int64_t committed, int64_t head,
+                      int64_t retry_until, PopJob** wake) noexcept nogil:
+    # Applies an acknowledgment, which this call has made, to its cursor. If cursors were moved by hand since the call
+    # was sent, the lease it ended may not be the present one: the next pop finds out. Requires book.lock.
     cdef Cursor* c = cursor_or_scan(g, p)
     cdef PopJob* before
     cdef int64_t wait
@@ -92,7 +92,7 @@ cdef void index_acked(Group* g, Partition* p, int64_t forgets, bint released, in
         c.recheck |= RECHECK_FREE if released else RECHECK_NEWS
     if c == NULL or c.state == CURSOR_BUSY or not released:
         return
-    if forgets != book.forgets:
+    if call.forgets != book.forgets:
         index_ack_lost(g, p, wake)
         return
     c.partly_acked = committed + 1 < c.next_offset
@@ -100,7 +100,7 @@ cdef void index_acked(Group* g, Partition* p, int64_t forgets, bint released, in
     wait = retry_until - dbclock_now() if retry_until else 0
     if wait > 0 and p.head > c.next_offset:
         c.wakes_at = retry_until
-        cursor_move(c, CURSOR_DELAYED, now + wait)
+        cursor_move(c, CURSOR_DELAYED, call.ended_us + wait)
         return
     if c.state == CURSOR_READY:
         return

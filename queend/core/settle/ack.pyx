@@ -384,9 +384,9 @@ cdef void ack_take(AckCall* call, PGresult* res) noexcept nogil:
             k += 1
             it = it.next
         if a.group != NULL and pg_int2(res, row, ACK_STATUS) == ACK_ROW_DONE:
-            index_acked(a.group, a.partition, call.base.forgets, pg_bool(res, row, ACK_RELEASED),
+            index_acked(a.group, a.partition, &call.base, pg_bool(res, row, ACK_RELEASED),
                         pg_int8_or(res, row, ACK_COMMITTED, -1), pg_int8_or(res, row, ACK_HEAD, 0),
-                        pg_int8_or(res, row, ACK_RETRY_UNTIL, 0), call.base.ended_us, &wake)
+                        pg_int8_or(res, row, ACK_RETRY_UNTIL, 0), &wake)
             if any_:          # the remaining records may have gaps
                 unacked_end(table_pair(a.partition.id, a.group.id))
     index_unlock(call.base.engine.worker, wake)

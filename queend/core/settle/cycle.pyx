@@ -183,8 +183,8 @@ cdef void cycle_take(CycleCall* call, PGresult* res) noexcept nogil:
             p.queue.tally[w.index].ack_done += <uint64_t>q.count
         g = catalog_group_id(p.queue, pg_int4_or(res, 0, CYCLE_GROUP, 0))
     if g != NULL:
-        index_acked(g, p, call.base.forgets, pg_bool(res, 0, CYCLE_RELEASED), pg_int8_or(res, 0, CYCLE_COMMITTED, -1),
-                    pg_int8_or(res, 0, CYCLE_HEAD, 0), 0, clock_mono_us(), &wake)
+        index_acked(g, p, &call.base, pg_bool(res, 0, CYCLE_RELEASED), pg_int8_or(res, 0, CYCLE_COMMITTED, -1),
+                    pg_int8_or(res, 0, CYCLE_HEAD, 0), 0, &wake)
     index_unlock_all(w, wake)
     cycle_done(call, pg_bytes(res, 0, CYCLE_QUEUE))
 

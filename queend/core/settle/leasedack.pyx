@@ -231,8 +231,7 @@ cdef void leasedack_take(PopCall* call, LeasedAck* a, bint released, int64_t hea
         # a request usually holds one delivery
         unacked_acked(h, a.n, released, a.job.job.born_us, &a.first.group.handling if a == a.job.leased else NULL,
                       a.job.req.n)
-    index_acked(a.first.group, a.first.partition, call.base.forgets, released, a.first_offset + a.n - 1, head, 0,
-                call.base.ended_us, wake)
+    index_acked(a.first.group, a.first.partition, &call.base, released, a.first_offset + a.n - 1, head, 0, wake)
 
 cdef void leasedack_answer(PopCall* call) noexcept nogil:
     # Answers the jobs that were confirmed completely; the rest of the other jobs takes the full way.

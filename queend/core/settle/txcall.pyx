@@ -195,9 +195,8 @@ cdef int txcall_take(TxCall* call, PGresult* res) noexcept nogil:
             index_stored(call.batch.chunks[i].group.partition, pg_int8(res, row, TX_BASE) + call.batch.chunks[i].n,
                          &wake)
         elif pg_int2(res, row, TX_KIND) == TX_ROW_ACK and 0 <= i < call.n_rows:
-            index_acked(call.rows[i].group, call.rows[i].partition, call.base.forgets, pg_bool(res, row, TX_RELEASED),
-                        pg_int8_or(res, row, TX_COMMITTED, -1), pg_int8_or(res, row, TX_HEAD, 0), 0, call.base.ended_us,
-                        &wake)
+            index_acked(call.rows[i].group, call.rows[i].partition, &call.base, pg_bool(res, row, TX_RELEASED),
+                        pg_int8_or(res, row, TX_COMMITTED, -1), pg_int8_or(res, row, TX_HEAD, 0), 0, &wake)
     index_unlock_all(call.base.engine.worker, wake)
     return TX_DONE
 
