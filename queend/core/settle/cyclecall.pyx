@@ -221,9 +221,16 @@ cdef void cyclecall_lost(CycleCall* call) noexcept nogil:
     # the client can find out.
     cdef CycleJob* j = call.job
     cdef bint asks = call.step == STEP_DO and call.batch.n_chunks > 0
+    cdef PopJob* wake = NULL
+    cdef Group* g
+    cdef Partition* p
     cdef int i
-    if call.step == STEP_DO and j.req.has_ack:
-        cyclecall_uncertain(call.base.engine.worker, &j.req)
+    if call.step == STEP_DO and j.req.has_ack:        # its lease may have ended: the next pop asks the database
+        index_lock_all()
+        p = catalog_ids(cyclecall_partition(&j.req), j.req.group, &g)
+        if g != NULL:
+            index_ack_lost(g, p, &wake)
+        index_unlock_all(call.base.engine.worker, wake)
     for i in range(j.req.push.n if asks else 0):
         asks = asks and j.req.push.items[i].id_kind == ID_MADE
     if (asks or call.step != STEP_DO) and clock_mono_us() - j.job.born_us <= call.base.engine.patience_us:
@@ -233,17 +240,6 @@ cdef void cyclecall_lost(CycleCall* call) noexcept nogil:
         job_refuse(&j.job, 503, CYCLE_IN_DOUBT)
     else:
         job_refuse(&j.job, 503, health_why())
-
-cdef void cyclecall_uncertain(Worker* w, CycleReq* q) noexcept nogil:
-    # Marks the cycle's lease as uncertain: the next pop asks the database.
-    cdef PopJob* wake = NULL
-    cdef Group* g
-    cdef Partition* p
-    index_lock_all()
-    p = catalog_ids(cyclecall_partition(q), q.group, &g)
-    if g != NULL:
-        index_ack_lost(g, p, &wake)
-    index_unlock_all(w, wake)
 
 cdef void cyclecall_error(Engine* e, CycleJob* j, PGresult* res, int64_t now) noexcept nogil:
     # Handles an error of the server: nothing took effect.
