@@ -95,7 +95,8 @@ cdef struct JobKind:
     # supported.
     int op                    # OP_* that counts the job
     void (*ask)(Engine* e, Job* j) noexcept nogil           # asks for the missing names; catalog.lock held
-    void (*name_refused)(Round* r, Job* j) noexcept nogil   # sets `bound` if a name may not be created that it asked for
+    # sets the job's `bound` if it asked for a name that may not be created
+    void (*name_refused)(Round* r, Job* j) noexcept nogil
     void (*retry)(Engine* e, Job* j) noexcept nogil         # goes on once what the job waited for exists
     void (*refuse)(Job* j, int status, const char* text) noexcept nogil     # answers with an error
     # returns the job's own deadline while the database is unavailable (monotonic); 0: the patience applies
