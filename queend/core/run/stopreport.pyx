@@ -4,19 +4,34 @@
 cdef enum:
     STOPREPORT_MOST = 16      # lines per worker
 
-# By place (JobAt): how far a pop is there.
+# Of each place (JobAt): how far a pop is there, and what a job waits for.
 cdef const char* STOPREPORT_POP[JOB_PLACES]
-STOPREPORT_POP = [b"pending", b"resolving", b"resolving", b"resolving", b"resolving", b"", b"leasing", b"leasing",
-                  b"fetching", b"", b"", b"", b"parked", b"parked", b"parked", b"parked", b"fetching"]
-
-# By place (JobAt): what a job waits for.
 cdef const char* STOPREPORT_AT[JOB_PLACES]
-STOPREPORT_AT = [b"in no list and no statement", b"waits to ask for names", b"asks for names",
-                 b"waits for the catalog", b"waits for the end of maintenance", b"waits for the end of a lease",
-                 b"is tried next", b"waits for a statement", b"in a statement", b"in a push stream",
-                 b"waits behind what the failover buffer holds", b"is written to the failover buffer",
-                 b"parked at its group", b"parked at its partition", b"parked by name",
-                 b"waits for tokens of a rate", b"in a push, or on its way to its worker"]
+
+cdef void stopreport_open() noexcept nogil:
+    stopreport_place(JOB_PENDING, b"pending", b"in no list and no statement")
+    stopreport_place(JOB_RESOLVING, b"resolving", b"waits to ask for names")
+    stopreport_place(JOB_ASKING, b"resolving", b"asks for names")
+    stopreport_place(JOB_RELOADING, b"resolving", b"waits for the catalog")
+    stopreport_place(JOB_PAUSED, b"resolving", b"waits for the end of maintenance")
+    stopreport_place(JOB_FLUSHING, b"", b"waits for the end of a lease")
+    stopreport_place(JOB_RETRYING, b"leasing", b"is tried next")
+    stopreport_place(JOB_LEASING, b"leasing", b"waits for a statement")
+    stopreport_place(JOB_FETCHING, b"fetching", b"in a statement")
+    stopreport_place(JOB_PUSHING, b"", b"in a push stream")
+    stopreport_place(JOB_HELD, b"", b"waits behind what the failover buffer holds")
+    stopreport_place(JOB_BUFFERING, b"", b"is written to the failover buffer")
+    stopreport_place(JOB_PARKED_GROUP, b"parked", b"parked at its group")
+    stopreport_place(JOB_PARKED_CURSOR, b"parked", b"parked at its partition")
+    stopreport_place(JOB_PARKED_NAME, b"parked", b"parked by name")
+    stopreport_place(JOB_PARKED_RATE, b"parked", b"waits for tokens of a rate")
+    stopreport_place(JOB_WOKEN, b"fetching", b"in a push, or on its way to its worker")
+
+cdef void stopreport_place(JobAt at, const char* pop, const char* what) noexcept nogil:
+    STOPREPORT_POP[<int>at] = pop
+    STOPREPORT_AT[<int>at] = what
+
+stopreport_open()
 
 cdef void stopreport_write(Worker* w) noexcept nogil:
     # Reports the requests of the worker's connections, then those without a client.
