@@ -173,8 +173,7 @@ cdef void appender_done(Call* c, PGresult* res, int outcome) noexcept nogil:
     # without a row the batch was empty, because memory ran out
     b.expects = b.expects and PQntuples(res) and pg_int4(res, 0, PUSH_ORD) == ORD_NAMED
     idset_batch_learn(b, res)
-    logend_learn(b, res, s.call.sent_us)
-    if appender_refuses(res):
+    if logend_learn(b, res, s.call.sent_us):
         if s.main is s:
             idloader_take(s, b, res)
         results_compare(b, res)
@@ -193,17 +192,6 @@ cdef void appender_done(Call* c, PGresult* res, int outcome) noexcept nogil:
         again = s.dropped
         s.dropped = again.next
         batch_free(again)
-
-cdef inline bint appender_refuses(PGresult* res) noexcept nogil:
-    # Returns True if nothing was stored of some partition. More has to be known first, its rows have to be plain, or
-    # its ids have to be compared.
-    cdef int row
-    cdef int status
-    for row in range(PQntuples(res)):
-        status = pg_int2(res, row, PUSH_STATUS)
-        if status == PUSH_REFUSED or status == PUSH_COMPARE:
-            return True
-    return False
 
 cdef void appender_answered(Appender* s, PushBatch* b) noexcept nogil:
     # Updates the linger. Clients that wait for their answers send again when they have them. Without a linger they fall
