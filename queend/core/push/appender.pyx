@@ -177,7 +177,7 @@ cdef void appender_done(Call* c, PGresult* res, int outcome) noexcept nogil:
         if s.main is s:
             idloader_take(s, b, res)
         results_compare(b, res)
-        again = requeue_refused(s, b, res)
+        again = requeue_refused(s, b)
         if again != NULL:
             appender_first(s, again)
     if s.main is not s:

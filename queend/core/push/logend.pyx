@@ -90,6 +90,7 @@ cdef void logend_learn_row(PushChunk* c, int status, PGresult* res, int row) noe
     cdef int64_t base = pg_int8(res, row, PUSH_BASE)
     cdef Slice high
     g.answers += 1
+    g.refused = g.refused or status == PUSH_REFUSED
     if status != PUSH_WHOLE:
         g.as_sent = False
         return
