@@ -173,8 +173,8 @@ cdef void handover_answer(Appender* s, PushBatch* b) noexcept nogil:
             buf_init(&j.handed)
             out = &j.handed
         claim_keep(j)
-        j.n_handed = handover_write(s.worker, out, j)
-        s.worker.counters.handed_over += j.n_handed
+        j.n_messages = handover_write(s.worker, out, j)
+        s.worker.counters.handed_over += j.n_messages
         if out is &j.handed:
             j.job.msg.run = handover_arrive
             worker_post(j.job.r.worker, &j.job.msg)
@@ -221,7 +221,7 @@ cdef void handover_end(PopJob* j) noexcept nogil:
         claim_give_back(e, j)
         popend_forget(j)
     else:
-        delivery_send(j, j.n_handed)
+        delivery_send(j, j.n_messages)
 
 cdef void handover_arrive(Worker* w, InboxMsg* m) noexcept nogil:
     # Takes an answer that arrives from the appender's thread.
