@@ -40,18 +40,6 @@ cdef void group_scan_later(Group* g) noexcept nogil:
     elif g.scan != SCAN_WANTED:
         g.scan_twice = True
 
-cdef void group_yield_scan(Group* g) noexcept nogil:
-    # Puts a running scan at the head of the list, between two pages. The next worker with a free connection goes on
-    # with it. A dead group leaves the list. Requires book.lock.
-    if g.dead or g.queue.dead:
-        g.scan = SCAN_WANTED
-        g.scan_listed = False
-        return
-    g.scan = SCAN_PAUSED
-    g.scan_next = book.scan_first
-    book.scan_first = g
-    book.n_scans += 1
-
 # ---- scans that rest -------------------------------------------------------------------------------------------------
 # Above CURSORS_KEPT cursors, the scan of a group rests after a page if the group has something ready and no pop waits
 # for it. The next page is read when pops have taken as many partitions as were ready then, or find too few. So a group
@@ -60,15 +48,6 @@ cdef void group_yield_scan(Group* g) noexcept nogil:
 cdef inline bint group_rests(const Group* g) noexcept nogil:
     # Returns True if the group's scan has begun, and goes on with a pop. Requires book.lock.
     return g.scan == SCAN_PAUSED and not g.scan_listed
-
-cdef bint group_rest_scan(Group* g) noexcept nogil:
-    # Lets the group's running scan rest, if it may. Returns True if it rests. Requires book.lock.
-    if book.n_cursors <= CURSORS_KEPT or g.n_ready == 0 or (g.n_wait and not g.paused):
-        return False
-    g.scan = SCAN_PAUSED
-    g.scan_listed = False
-    g.scan_rests = g.n_ready
-    return True
 
 cdef void group_resume_scan(Group* g, int took, bint more) noexcept nogil:
     # Handles a pop of a group whose scan rests. took: the partitions it takes; more: it wants more of them. Adds the
@@ -80,13 +59,6 @@ cdef void group_resume_scan(Group* g, int took, bint more) noexcept nogil:
     g.scan_next = book.scan_first
     book.scan_first = g
     book.n_scans += 1
-
-cdef int group_scan_page(const Group* g) noexcept nogil:
-    # Returns how many partitions the next page of a scan has. Above CURSORS_KEPT a scan begins with a few, and doubles
-    # what it has read. Requires book.lock.
-    if book.n_cursors <= CURSORS_KEPT:
-        return SCAN_PAGE
-    return <int>min(<size_t>SCAN_PAGE, max(<size_t>SCAN_PAGE_LEAST, g.cursors.used))
 
 # ---- groups in the order of their last pops --------------------------------------------------------------------------
 # They give the number of cursors two bounds. Above CURSORS_KEPT, groups without a pop in the last 1.5 s are given up,
