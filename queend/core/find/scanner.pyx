@@ -44,9 +44,7 @@ cdef void scanner_yield(Engine* e) noexcept nogil:
         g.scan_listed = False
     else:
         g.scan = SCAN_PAUSED
-        g.scan_next = book.scan_first
-        book.scan_first = g
-        book.n_scans += 1
+        group_list_scan(g)
     uv_mutex_unlock(&book.lock)
     scanner_release(e)
 

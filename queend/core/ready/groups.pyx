@@ -5,14 +5,18 @@
 # ---- groups that want a scan -----------------------------------------------------------------------------------------
 # A scan finds messages and leases that this process has no notice of.
 
+cdef inline void group_list_scan(Group* g) noexcept nogil:
+    # Puts a group at the head of the list. Requires book.lock.
+    g.scan_listed = True
+    g.scan_next = book.scan_first
+    book.scan_first = g
+    book.n_scans += 1
+
 cdef void group_want_scan(Group* g) noexcept nogil:
     # Adds a group whose scan is wanted to the list. Requires book.lock.
     if g.scan == SCAN_WANTED and not g.scan_listed:
-        g.scan_listed = True
         g.scan_after = 0
-        g.scan_next = book.scan_first
-        book.scan_first = g
-        book.n_scans += 1
+        group_list_scan(g)
 
 cdef void group_unlist_scan(Group* g) noexcept nogil:
     # Takes a group from the list. Requires book.lock.
@@ -53,12 +57,8 @@ cdef void group_resume_scan(Group* g, int took, bint more) noexcept nogil:
     # Handles a pop of a group whose scan rests. took: the partitions it takes; more: it wants more of them. Adds the
     # group to the list if it is time. Requires book.lock.
     g.scan_rests -= took
-    if g.scan_rests > 0 and not more:
-        return
-    g.scan_listed = True
-    g.scan_next = book.scan_first
-    book.scan_first = g
-    book.n_scans += 1
+    if g.scan_rests <= 0 or more:
+        group_list_scan(g)
 
 # ---- groups in the order of their last pops --------------------------------------------------------------------------
 # They give the number of cursors two bounds. Above CURSORS_KEPT, groups without a pop in the last 1.5 s are given up,
