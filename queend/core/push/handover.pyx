@@ -188,7 +188,7 @@ cdef int handover_write(Worker* w, Buf* out, PopJob* j) noexcept nogil:
     cdef Records records
     cdef PushItem* it
     cdef int left, i
-    delivery_begin(&d, w, j, out, j.n_claims)
+    delivery_begin(&d, w, j, out)
     for i in range(j.n_claims):
         c = &j.claims[i]
         delivery_claim(&d, c.cursor.partition, c.first, 1)
