@@ -141,17 +141,13 @@ cdef uint64_t peer_database() noexcept nogil:
     # Returns a hash of the server's system identifier and the database's number: elsewhere the same ids mean other
     # partitions. 0: no server was seen yet.
     cdef const char* end
-    cdef const char* before
     cdef int64_t now = incarnation_now()
     if now == 0:
         return 0
     if now != peers.incarnation:
         uv_rwlock_rdlock(&incarnation.lock)
-        end = incarnation.text
-        before = strchr(end, b'/')
-        while before != NULL:
-            end = before + 1
-            before = strchr(end, b'/')
+        end = strrchr(incarnation.text, b'/')
+        end = end + 1 if end != NULL else incarnation.text
         peers.incarnation = incarnation.number
         peers.me.database = slice_hash(
             slice_of(incarnation.text, strcspn(incarnation.text, b"/")), slice_hash(slice_of(end, strlen(end)), 1)) | 1
