@@ -44,7 +44,6 @@ cdef void refill_drain(Engine* e) noexcept nogil:
             want = <size_t>(s.size - spool.at)
     if want == 0 and t.drained == NULL and not t.note and not t.bad.len:
         return
-    t.dir_fd = spool.dir_fd
     if s != NULL:
         t.number = s.number
         t.at = spool.at

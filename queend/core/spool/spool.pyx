@@ -183,7 +183,6 @@ cdef void spool_write_begin(uv_loop_t* loop, uv_after_work_cb done) noexcept nog
     joblist_open(&spool.gather_jobs, JOB_BUFFERING)
     if spool.fd >= 0 and (spool.last.size >= SPOOL_SEGMENT or spool.last.records >= spool.per_file):
         segment_close(&spool.fd)
-    t.dir_fd = spool.dir_fd
     t.fd = spool.fd
     if t.fd < 0:
         t.number = spool_number()
