@@ -53,10 +53,13 @@ cdef void segment_name(uint64_t number, char* out) noexcept nogil:
     # Writes the name to out: 25 bytes with the NUL.
     snprintf(out, 25, b"%020llu.seg", <unsigned long long>number)
 
-cdef void segment_head(char* out) noexcept nogil:
-    memset(out, 0, SEGMENT_HEAD)
-    memcpy(out, b"QUEENBUF", 8)
-    out[8] = 1
+cdef int segment_head(int fd) noexcept nogil:
+    # Writes the head of a file.
+    cdef char[SEGMENT_HEAD] head
+    memset(head, 0, SEGMENT_HEAD)
+    memcpy(head, b"QUEENBUF", 8)
+    head[8] = 1
+    return segment_write(fd, head, SEGMENT_HEAD, 0)
 
 cdef void segment_close(int* fd) noexcept nogil:
     # Closes the file if it is open; sets fd to -1.
@@ -90,17 +93,15 @@ cdef void segment_write_run(uv_work_t* work) noexcept nogil:
     # call.
     cdef SpoolWrite* t = <SpoolWrite*>work.data
     cdef char[25] name
-    cdef char[SEGMENT_HEAD] head
     cdef bint fresh = t.fd < 0
     t.error = 0
     if fresh:
         segment_name(t.number, name)
-        segment_head(head)
         t.fd = openat(spool.dir_fd, name, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0o600)
         if t.fd < 0:
             t.error = errno
             return
-        t.error = segment_write(t.fd, head, SEGMENT_HEAD, 0)
+        t.error = segment_head(t.fd)
         t.at = SEGMENT_HEAD
     if t.error == 0:
         t.error = segment_write(t.fd, t.bytes.data, t.bytes.len, t.at)
@@ -165,7 +166,6 @@ cdef int segment_step_note(SpoolStep* t) noexcept nogil:
 
 cdef int segment_quarantine(Buf* bad) noexcept nogil:
     # Appends bytes to the quarantine, durably, so that a segment may drop them afterwards.
-    cdef char[SEGMENT_HEAD] head
     cdef int64_t size, end
     cdef int error = 0
     cdef int fd = openat(spool.dir_fd, b"quarantine", O_CREAT | O_RDWR | O_CLOEXEC, 0o600)
@@ -173,8 +173,7 @@ cdef int segment_quarantine(Buf* bad) noexcept nogil:
         return errno
     size = end = lseek(fd, 0, SEEK_END)
     if size < SEGMENT_HEAD:
-        segment_head(head)
-        error = segment_write(fd, head, SEGMENT_HEAD, 0)
+        error = segment_head(fd)
         end = SEGMENT_HEAD
     if error == 0:
         error = segment_write(fd, bad.data, bad.len, end)
