@@ -31,11 +31,10 @@ cdef void group_unlist_scan(Group* g) noexcept nogil:
 
 cdef void group_rescan(Group* g) noexcept nogil:
     # Wants another scan, as everything known may be wrong (seek, configure). Requires book.lock.
-    if g.scan == SCAN_DONE:
-        g.scan = SCAN_WANTED
+    cdef bint done = g.scan == SCAN_DONE
+    group_scan_later(g)
+    if done:
         group_want_scan(g)
-    elif g.scan != SCAN_WANTED:
-        g.scan_twice = True
 
 cdef void group_scan_later(Group* g) noexcept nogil:
     # Wants another scan, which the group's next pop begins. Requires book.lock.
