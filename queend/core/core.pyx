@@ -164,7 +164,7 @@ cdef class Core:
         spool.paused = pushes
         if not spool.on:
             spool.gate = GATE_SHUT if pushes else GATE_OPEN
-        waiters_wake_leader()
+        waiters_post_leader(waiters_leader_woken)
 
     def start(self, bint connects=True, bint accepts=True):
         """Binds and starts the threads; the port really bound. OSError with the reason when that is impossible.

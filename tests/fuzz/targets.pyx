@@ -401,7 +401,7 @@ cdef void fuzz_packet(const uint8_t* data, size_t n) noexcept nogil:
     # The first byte: with a secret or without; whether the HMAC is set right first, which no fuzzer finds.
     cdef const char* key = b"0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
     cdef char[PACKET_MOST] again
-    cdef NoticeEntry[PACKET_ENTRIES] entries
+    cdef uint64_t[PACKET_ENTRIES] entries
     cdef Slice secret
     cdef Notice m
     cdef char* copy

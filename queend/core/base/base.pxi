@@ -2,7 +2,7 @@
 # malloc, calloc and realloc are those of mem.h, so that tests can let them fail.
 from libc.stdint cimport int8_t, uint8_t, int16_t, uint16_t, int32_t, uint32_t, int64_t, uint64_t, uintptr_t, INT64_MAX
 from libc.stdlib cimport free, atoi, atoll, strtod
-from libc.string cimport memcpy, memcmp, memset, memmove, memchr, strlen, strncpy, strcmp, strncmp, strchr
+from libc.string cimport memcpy, memcmp, memset, memmove, memchr, strlen, strncpy, strcmp, strncmp, strchr, strrchr
 from libc.stdio cimport snprintf, fprintf, stderr
 from posix.time cimport timespec, clock_gettime, CLOCK_REALTIME, CLOCK_MONOTONIC
 

@@ -69,9 +69,8 @@ cdef void claim_drop(Engine* e, PopJob* j, bint lost) noexcept nogil:
     for i in range(j.n_claims):
         claim_undo(e, &j.claims[i], lost, &wake)
     rate_settle(j, 0, &wake)
-    uv_mutex_unlock(&book.lock)
     j.n_claims = 0
-    waiters_send(e.worker, wake)
+    index_unlock(e.worker, wake)
 
 cdef void claim_give_back(Engine* e, PopJob* j) noexcept nogil:
     # Gives back what was claimed for a client that left: leases, and records that were acknowledged at once.

@@ -23,8 +23,8 @@ cdef inline const char* delivery_type(PopJob* j) noexcept nogil:
         return FRAMES_TYPE
     return EVENTS_TYPE if j.req.events else JSON_TYPE
 
-cdef void delivery_begin(Delivery* d, Worker* w, PopJob* j, Buf* out, int claimed) noexcept nogil:
-    # Begins a delivery for `claimed` claims. If `out` is NULL, the answer of the pop's request begins.
+cdef void delivery_begin(Delivery* d, Worker* w, PopJob* j, Buf* out) noexcept nogil:
+    # Begins a delivery of the pop's claims. If `out` is NULL, the answer of the pop's request begins.
     if out == NULL:
         out = reply_begin(j.job.r, 200, delivery_type(j))
     d.w = w
@@ -39,13 +39,13 @@ cdef void delivery_begin(Delivery* d, Worker* w, PopJob* j, Buf* out, int claime
     d.m.as_event = j.req.events
     d.m.feed = j.req.feed
     d.m.window = j.req.window
-    d.m.claimed = claimed
+    d.m.claimed = j.n_claims
     d.at = out.len
     if d.m.feed:
         feedreply_chunk_open(out, d.m.feed)
     d.m.group = j.group.name
     if d.framed:
-        popreply_frames_open(&d.frames, out, &j.req, j.queue.name, j.group.name, d.m.lease, claimed)
+        popreply_frames_open(&d.frames, out, &j.req, j.queue.name, j.group.name, d.m.lease, j.n_claims)
 
 cdef void delivery_claim(Delivery* d, Partition* p, int64_t first, int attempt) noexcept nogil:
     # Begins the messages of a claim, from offset `first` of partition p on.
@@ -154,7 +154,7 @@ cdef void delivery_made(Worker* w, PopJob* j, PGresult* res) noexcept nogil:
     cdef int n = 0
     claim_keep(j)
     if not j.client_gone:
-        delivery_begin(&d, w, j, NULL, j.n_claims)
+        delivery_begin(&d, w, j, NULL)
         for i in range(j.n_claims):
             if res != NULL:
                 delivery_rows(&d, &j.claims[i], res)

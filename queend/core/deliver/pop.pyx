@@ -104,8 +104,7 @@ cdef void pop_pass(Worker* w, PopJob* j) noexcept nogil:
     for n in range(min(j.width, j.group.n_ready) if not j.group.paused else 0):
         if j.group.wait_first != NULL:
             waiters_wake(j.group.wait_first, &wake)
-    uv_mutex_unlock(&book.lock)
-    waiters_send(w, wake)
+    index_unlock(w, wake)
 
 # ---- its names -------------------------------------------------------------------------------------------------------
 
@@ -142,9 +141,7 @@ cdef bint pop_names(Worker* w, PopJob* j) noexcept nogil:
             ask = not j.asked
             j.group = j.group if ask else NULL
     uv_rwlock_rdunlock(&catalog.lock)
-    if not ask:
-        return True
-    if j.job.tries >= POP_TRIES:
+    if not ask or j.job.tries >= POP_TRIES:
         return True
     j.job.tries += 1
     j.asked = True
@@ -194,8 +191,7 @@ cdef void pop_claim(Worker* w, PopJob* j) noexcept nogil:
         else:
             book.missed_us = clock_mono_us()
         refused = pop_park(e, j) if parked else NULL
-    uv_mutex_unlock(&book.lock)
-    waiters_send(w, wake)
+    index_unlock(w, wake)
     if take == TAKE_SHORT:
         refused = "Out of memory"
     if refused != NULL:
@@ -283,23 +279,34 @@ cdef const char* pop_park(Engine* e, PopJob* j) noexcept nogil:
     return NULL
 
 cdef void pop_wait_or_answer(Worker* w, PopJob* j, int why) noexcept nogil:
-    # Parks or answers a pop without a group to wait in: an unknown name, or a namespace without work. Another worker
-    # may have made what it waits for since it looked, so it looks again under the locks under which it parks.
+    # Parks or answers a pop without a group to wait in: an unknown name, or a namespace without work. Also a specific
+    # pop whose statement found nothing: it waits for its cursor to become ready. Another worker may have made what it
+    # waits for since it looked, so it looks again under the locks under which it parks.
+    cdef Engine* e = engine_of(w)
     cdef const char* refused = NULL
     cdef bint again
-    if j.until_us <= clock_mono_us():
-        uv_mutex_lock(&book.lock)
-        book.missed_us = clock_mono_us()
-        uv_mutex_unlock(&book.lock)
+    cdef bint named = j.only == NULL
+    if j.until_us <= clock_mono_us() or e.stopping:       # at a stop no event would wake it
+        if named:
+            uv_mutex_lock(&book.lock)
+            book.missed_us = clock_mono_us()
+            uv_mutex_unlock(&book.lock)
         popend_empty(j, why)
         return
-    index_lock_all()
-    again = j.job.tries < POP_TRIES and pop_exists_now(j)
+    if named:
+        uv_rwlock_rdlock(&catalog.lock)
+    uv_mutex_lock(&book.lock)
+    if named:
+        again = j.job.tries < POP_TRIES and pop_exists_now(j)
+    else:
+        again = j.only.state == CURSOR_READY or index_pop_stale(j)
     if not again:
-        refused = pop_park(engine_of(w), j)
-    index_unlock_all(w, NULL)
+        refused = pop_park(e, j)
+    uv_mutex_unlock(&book.lock)
+    if named:
+        uv_rwlock_rdunlock(&catalog.lock)
     if again:
-        job_queue(&j.job, &engine_of(w).woken)
+        job_queue(&j.job, &e.woken)
     elif refused != NULL:
         job_refuse(&j.job, 503, refused)
 
@@ -315,26 +322,6 @@ cdef bint pop_exists_now(PopJob* j) noexcept nogil:
     q = catalog_queue(j.req.queue)
     return q != NULL and (j.queue == NULL or j.want_partition.p != NULL
                           and catalog_partition(q, j.want_partition) != NULL)
-
-cdef void pop_after_empty(Engine* e, PopJob* j) noexcept nogil:
-    # Parks or answers a specific pop whose statement found nothing: it waits for its cursor to become ready.
-    cdef bint parked = False
-    cdef const char* refused = NULL
-    cdef bint again = False
-    if j.until_us > clock_mono_us() and not e.stopping:       # else no event would wake it
-        uv_mutex_lock(&book.lock)
-        if j.only.state == CURSOR_READY or index_pop_stale(j):
-            again = True
-        else:
-            parked = True
-            refused = pop_park(e, j)
-        uv_mutex_unlock(&book.lock)
-    if again:
-        job_queue(&j.job, &e.woken)
-    elif refused != NULL:
-        job_refuse(&j.job, 503, refused)
-    elif not parked:
-        popend_empty(j, j.why)
 
 # ---- missing names ---------------------------------------------------------------------------------------------------
 
@@ -376,9 +363,10 @@ cdef int64_t pop_first_us(PopJob* j, Queue* q) noexcept nogil:
     uv_mutex_unlock(&book.lock)
     return first_us if first_us > q.moved_us else 0
 
-cdef bint pop_name_refused(Round* r, Job* job) noexcept nogil:
+cdef void pop_name_refused(Round* r, Job* job) noexcept nogil:
     cdef PopJob* j = <PopJob*>job
-    return j.queue != NULL and ask_is_refused(r, job, True, j.queue.name, j.req.group)
+    if j.queue != NULL:
+        ask_is_refused(r, job, True, j.queue.name, j.req.group)
 
 cdef void pop_retry(Engine* e, Job* job) noexcept nogil:
     job_queue(job, &e.woken)

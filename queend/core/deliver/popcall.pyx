@@ -198,8 +198,7 @@ cdef void popcall_book(PopCall* call, PGresult* res, int64_t now) noexcept nogil
             took += j.claims[i].take if j.claims[i].made else 0
         rate_settle(j, took, &wake)
         job = job.next
-    uv_mutex_unlock(&book.lock)
-    waiters_send(call.base.engine.worker, wake)
+    index_unlock(call.base.engine.worker, wake)
 
 cdef void popcall_claim(PopCall* call, Claim* claim, PGresult* res, int64_t now, int64_t wall,
                         PopJob** wake) noexcept nogil:
@@ -247,7 +246,7 @@ cdef void popcall_answer(Engine* e, PopJob* j, PGresult* res) noexcept nogil:
     if j.client_gone:
         popend_forget(j)
     elif j.only != NULL:
-        pop_after_empty(e, j)
+        pop_wait_or_answer(e.worker, j, j.why)
     else:
         # the hint was stale: tries the next candidates, until none are left
         job_queue(&j.job, &e.woken)

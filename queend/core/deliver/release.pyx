@@ -91,8 +91,7 @@ cdef void release_done(Call* c, PGresult* res, int outcome) noexcept nogil:
             epoch_unpin(e.worker.pins, x.pin)
             free(x)
         x = following
-    uv_mutex_unlock(&book.lock)
-    waiters_send(e.worker, wake)
+    index_unlock(e.worker, wake)
 
 cdef void release_end(Release* x, bint consumed, PopJob** wake) noexcept nogil:
     # Makes the cursor of a claim ready. consumed: its records were consumed at once. Requires book.lock.

@@ -4,8 +4,7 @@
 # before that drains it again: every id is looked up, so nothing is stored twice.
 
 cdef struct Refill:
-    Request* r                # of the chunk in flight; NULL: none
-    PushJob* job
+    PushJob* job              # the chunk in flight; NULL: none
     int64_t after             # where the next chunk begins
     int64_t until_us          # when its last record was taken
     int64_t retry_at          # monotonic: no attempt before this moment
@@ -21,7 +20,7 @@ cdef enum:
 
 cdef inline bint refill_busy() noexcept nogil:
     # Notes that failed count as done: the next start drains again what they would have passed.
-    return (refill.r != NULL or spool.stepping
+    return (refill.job != NULL or spool.stepping
             or not refill.not_noted and (spool.step.note or spool.step.drained != NULL or spool.step.bad.len))
 
 cdef void refill_drain(Engine* e) noexcept nogil:
@@ -29,7 +28,7 @@ cdef void refill_drain(Engine* e) noexcept nogil:
     cdef SpoolStep* t = &spool.step
     cdef SpoolSegment* s
     cdef size_t want = 0
-    if refill.r != NULL or spool.stepping:
+    if refill.job != NULL or spool.stepping:
         return
     s = spool.first
     if s != NULL and spool.at >= s.size and not (s == spool.last and spool.writing):
@@ -45,7 +44,6 @@ cdef void refill_drain(Engine* e) noexcept nogil:
             want = <size_t>(s.size - spool.at)
     if want == 0 and t.drained == NULL and not t.note and not t.bad.len:
         return
-    t.dir_fd = spool.dir_fd
     if s != NULL:
         t.number = s.number
         t.at = spool.at
@@ -77,7 +75,10 @@ cdef void refill_stepped(uv_work_t* work, int status) noexcept nogil:
     spool.stepping = False
     if leader.engine == NULL:
         return
-    refill_noted(t.note_error)
+    if t.note_error and not refill.not_noted:
+        snprintf(text, sizeof(text), b"%s; draining goes on", strerror(t.note_error))
+        log_line(b"warn", b"buffer_not_noted", text)
+    refill.not_noted = t.note_error != 0
     if t.error == EIO:
         # The disk cannot read this page. Readable records after it are found by their mark.
         snprintf(text, sizeof(text), b"%020llu.seg at %lld: %s", <unsigned long long>t.number, <long long>t.at,
@@ -99,14 +100,6 @@ cdef void refill_stepped(uv_work_t* work, int status) noexcept nogil:
         refill_chunk(t)
     elif t.note_error:
         refill.retry_at = clock_mono_us() + 1000000
-
-cdef void refill_noted(int error) noexcept nogil:
-    # Takes the outcome of the notes of a step; error: errno, 0 on success.
-    cdef char[96] text
-    if error and not refill.not_noted:
-        snprintf(text, sizeof(text), b"%s; draining goes on", strerror(error))
-        log_line(b"warn", b"buffer_not_noted", text)
-    refill.not_noted = error != 0
 
 cdef void refill_adopt(Worker* w, InboxMsg* msg) noexcept nogil:
     # Takes over a segment of another daemon. Refuses while this daemon's buffer has work; the sender checks whether the
@@ -163,8 +156,11 @@ cdef void refill_chunk(SpoolStep* t) noexcept nogil:
                 if it.more == NULL:
                     break
                 it.more[0] = x
-            if count:
-                refill_alike(it - 1, it)
+            # neighbours share equal texts, so that items of one partition can be joined
+            if count and slice_eq((it - 1).queue, it.queue):
+                it.queue = (it - 1).queue
+            if count and slice_eq((it - 1).sub, it.sub):
+                it.sub = (it - 1).sub
             count += 1
         else:
             refill_bad(slice_of(t.bytes.data + p, n), b"damaged")
@@ -179,7 +175,6 @@ cdef void refill_chunk(SpoolStep* t) noexcept nogil:
             spool.at = refill.after
             t.note = True
         return
-    refill.r = r
     refill.job = j
     request_leave(r)
     r.started_us = clock_mono_us()
@@ -211,13 +206,6 @@ cdef void refill_unseal(Request* r, PushItem* it, Extras* x) noexcept nogil:
         it.payload = plain
         x.seal = slice_of(NULL, 0)
 
-cdef inline void refill_alike(PushItem* before, PushItem* it) noexcept nogil:
-    # Shares equal texts of neighbours, so that items of one partition can be joined.
-    if slice_eq(before.queue, it.queue):
-        it.queue = before.queue
-    if slice_eq(before.sub, it.sub):
-        it.sub = before.sub
-
 cdef void refill_bad(Slice bytes, const char* why) noexcept nogil:
     cdef char[96] text
     snprintf(text, sizeof(text), b"%s: %llu bytes went into the quarantine", why, <unsigned long long>bytes.n)
@@ -231,13 +219,11 @@ cdef void refill_retry(int64_t pause_us) noexcept nogil:
     refill.retry_at = clock_mono_us() + pause_us
 
 cdef void refill_end() noexcept nogil:
-    cdef Request* r = refill.r
-    if refill.job.limited:
-        capacity_settle(refill.job)
-    job_end(&refill.job.job)
-    refill.r = NULL
+    cdef PushJob* j = refill.job
+    if j.limited:
+        capacity_settle(j)
     refill.job = NULL
-    request_close(r)
+    request_close(job_end(&j.job))
 
 cdef void refill_answered(PushJob* j) noexcept nogil:
     # Takes the outcome of the chunk.
@@ -251,8 +237,7 @@ cdef void refill_answered(PushJob* j) noexcept nogil:
     if j.failed == FAILED_UNCLEAR or j.unsealed:
         refill_retry(1000000)         # an error that is not these records' fault
         return
-    runitem_begin(&at, &j.req)
-    it = runitem_next(&at)
+    it = runitem_first(&at, &j.req)
     while it != NULL:
         refill_done(it, req_item_count(it))
         it = runitem_next(&at)

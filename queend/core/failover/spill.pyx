@@ -14,23 +14,19 @@ cdef bint spill_moved         # partitions became empty, or the gate moved: held
 
 cdef void spill_send(Worker* w, PushJob* j) noexcept nogil:
     # Sends a job to the first worker. Called on the job's worker.
+    cdef bint sealed
     if not spool.on:
         job_refuse(&j.job, 503, "Push maintenance is on and this daemon has no failover buffer; try again later")
         return
-    if not sealing_spill(w, j):
+    if not sealing_push(w, j, True):
         return
+    sealed = not j.spilled or sealring.n == 0 or spill_seal_back(w, j)
     j.spill_address = j.job.r.conn.address.client.key if j.job.r.conn != NULL else 1
-    if j.spilled and sealring.n and not spill_seal_back(w, j):
-        j.spill_why = SPILL_FAILED
-        j.spill_error = ENOMEM
-        push_spilled(w, &j.job.msg)
-        return
     j.held_until = clock_mono_us() + SPILL_HOLD_US
-    if w is leader:
-        spill_arrive(w, &j.job.msg)
-        return
     j.job.msg.run = spill_arrive
-    if not worker_post(leader, &j.job.msg):
+    if sealed and w is leader:
+        spill_arrive(w, &j.job.msg)
+    elif not sealed or not worker_post(leader, &j.job.msg):
         j.spill_why = SPILL_FAILED
         j.spill_error = ENOMEM
         push_spilled(w, &j.job.msg)
@@ -40,8 +36,7 @@ cdef bint spill_seal_back(Worker* w, PushJob* j) noexcept nogil:
     cdef EachItem at
     cdef PushItem* it
     spill_expand(j)
-    runitem_begin(&at, &j.req)
-    it = runitem_next(&at)
+    it = runitem_first(&at, &j.req)
     while it != NULL:
         if it.status == ITEM_UNREACHED and not sealing_has(it) and not sealing_item(w, &j.job, it):
             return False
@@ -87,7 +82,7 @@ cdef bint spill_blocked(PushJob* j) noexcept nogil:
         if before != NULL and slice_eq(before.part, it.part) and slice_eq(before.queue, it.queue):
             continue
         before = it
-        if spool_waits(it.queue, it.part) > 0:
+        if table_get(&spool.waiting, spool_key(it.queue, it.part)) != NULL:
             return True
     return False
 
@@ -101,8 +96,7 @@ cdef void spill_take(PushJob* j) noexcept nogil:
     if not j.spilled:
         push_mark(j, ITEM_QUEUED, ITEM_UNREACHED)
     spill_expand(j)
-    runitem_begin(&at, &j.req)
-    it = runitem_next(&at)
+    it = runitem_first(&at, &j.req)
     while it != NULL:
         if it.status == ITEM_UNREACHED:
             spoolrecord_put(&spool.gather, it, now)
@@ -144,9 +138,7 @@ cdef bint spill_charge(uint64_t address, int64_t more) noexcept nogil:
 
 cdef void spill_count(PushJob* j, int64_t by) noexcept nogil:
     cdef EachItem at
-    cdef PushItem* it
-    runitem_begin(&at, &j.req)
-    it = runitem_next(&at)
+    cdef PushItem* it = runitem_first(&at, &j.req)
     while it != NULL:
         if it.status == ITEM_UNREACHED:
             spool_count(it.queue, it.part, by)
@@ -235,7 +227,7 @@ cdef void spill_drain(Engine* e) noexcept nogil:
         spool_write_begin(&leader.loop, spill_written)
     refill_drain(e)
     if (spool.pending == 0 and spool.gather_records == 0 and not spool.writing and spool.waiting.used
-            and refill.r == NULL):
+            and refill.job == NULL):
         table_clear(&spool.waiting)       # damaged records were counted for unknown partitions
         spill_moved = True
     spill_gate(e)

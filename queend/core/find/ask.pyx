@@ -7,15 +7,14 @@ cdef enum:
 
 # ---- gathered ------------------------------------------------------------------------------------------------------
 
-cdef Ask* ask_new(Round* r, int kind, int room) noexcept nogil:
+cdef Ask* ask_new(Round* r, int kind) noexcept nogil:
     # Adds a statement to the round. Returns NULL if memory ran out: its job tries again, and gives up after its last
     # try.
     cdef Ask* a = <Ask*>arena_zero(&r.arena, sizeof(Ask))
     if a == NULL:
         return NULL
     a.kind = kind
-    a.room = room
-    a.at = <Asked*>arena_alloc(&r.arena, room * sizeof(Asked))
+    a.at = <Asked*>arena_alloc(&r.arena, (1 if kind == ASK_GROUP else ASK_ROOM) * sizeof(Asked))
     if a.at == NULL:
         return NULL
     a.next = r.waiting
@@ -25,9 +24,9 @@ cdef Ask* ask_new(Round* r, int kind, int room) noexcept nogil:
 cdef Ask* ask_of(Engine* e, int kind) noexcept nogil:
     # Returns the round's statement of this kind that still has room, or a new one.
     cdef Ask* a = e.round.waiting
-    while a != NULL and not (a.kind == kind and a.n < a.room):
+    while a != NULL and not (a.kind == kind and a.n < ASK_ROOM):
         a = a.next
-    return a if a != NULL else ask_new(&e.round, kind, ASK_ROOM)
+    return a if a != NULL else ask_new(&e.round, kind)
 
 cdef bint ask_names(Engine* e, int kind, Slice first, Slice second, int32_t id) noexcept nogil:
     # Adds names to the round, unless they are the last ones there. Returns False if room or memory is short.
@@ -57,7 +56,7 @@ cdef void ask_group(Engine* e, Queue* q, Slice name, Slice mode, bint has_since,
         a = a.next
     if a != NULL:
         return
-    a = ask_new(&e.round, ASK_GROUP, 1)
+    a = ask_new(&e.round, ASK_GROUP)
     if a == NULL:
         return
     a.at[0].first = q.name
@@ -189,10 +188,10 @@ cdef void ask_take_sizes(Ask* a, PGresult* res) noexcept nogil:
 cdef enum:
     GROUP_WITHIN_ID = 0       # NULL: the group may not be made
 
-# Columns of groups_find.
+# Columns of groups_find, and of partition_find.
 cdef enum:
-    GROUPS_FIND_ORD = 0
-    GROUPS_FIND_ID
+    NAMES_FIND_ORD = 0
+    NAMES_FIND_ID
 
 cdef void ask_take_groups(Ask* a, PGresult* res) noexcept nogil:
     # Takes the rows of groups. ASK_GROUP: one row of group_within. ASK_GROUPS, and ASK_GROUP that finds: rows of
@@ -211,20 +210,15 @@ cdef void ask_take_groups(Ask* a, PGresult* res) noexcept nogil:
         return
     uv_mutex_lock(&book.lock)
     for row in range(PQntuples(res)):
-        i = pg_int4(res, row, GROUPS_FIND_ORD) if found else 0
+        i = pg_int4(res, row, NAMES_FIND_ORD) if found else 0
         q = catalog_queue_id(a.at[i].id) if 0 <= i < a.n else NULL
         if q == NULL:
             continue
-        g = catalog_add_group(q, pg_int4(res, row, GROUPS_FIND_ID if found else GROUP_WITHIN_ID), a.at[i].second)
+        g = catalog_add_group(q, pg_int4(res, row, NAMES_FIND_ID if found else GROUP_WITHIN_ID), a.at[i].second)
         if g != NULL and a.kind == ASK_GROUP:
             group_want_scan(g)
             namewaiters_first_forget(namewaiters_first_key(False, q.name, slice_of(NULL, 0), g.name))
     uv_mutex_unlock(&book.lock)
-
-# Columns of partition_find.
-cdef enum:
-    PARTITION_FIND_ORD = 0
-    PARTITION_FIND_ID
 
 # Columns of resolve_within.
 cdef enum:
@@ -239,13 +233,13 @@ cdef void ask_take_partitions(Ask* a, PGresult* res, PopJob** wake) noexcept nog
     cdef Queue* q
     cdef int row, i
     for row in range(PQntuples(res)):
-        i = pg_int4(res, row, PARTITION_FIND_ORD if a.kind == ASK_PARTITION else RESOLVE_ORD)
+        i = pg_int4(res, row, NAMES_FIND_ORD if a.kind == ASK_PARTITION else RESOLVE_ORD)
         if not 0 <= i < a.n:
             continue
         if a.kind == ASK_PARTITION:
             q = catalog_queue_id(a.at[i].id)
             if q != NULL:
-                catalog_add_partition(q, pg_int4(res, row, PARTITION_FIND_ID), a.at[i].second)
+                catalog_add_partition(q, pg_int4(res, row, NAMES_FIND_ID), a.at[i].second)
         elif a.kind == ASK_RESOLVE and not pg_null(res, row, RESOLVE_REFUSED):
             ask_refuse(&a.base.engine.round, pg_int4(res, row, RESOLVE_REFUSED), a.at[i].first, a.at[i].second)
         else:

@@ -85,7 +85,7 @@ cdef void poll_tick(Engine* e, int64_t now) noexcept nogil:
     d.looked_us = now
     d.due_us = now + <int64_t>min(max(e.settings.look_ms, 20), LOOK_MOST_MS) * 1000
     poll_begin(e, STMT_LOOK, poll_done, FIND_LOOK)
-    d.call.deadline_ms = min(e.deadline_ms, LOOK_DEADLINE_MS)
+    d.call.deadline_ms = min(e.settings.deadline_ms, LOOK_DEADLINE_MS)
     call_send(&d.call)
 
 # Columns of look.
@@ -171,13 +171,9 @@ cdef void poll_recent_done(Call* c, PGresult* res, int outcome) noexcept nogil:
         poll_load(e)
     poll_find_names(e, FIND_RECENT)
 
-cdef void poll_recent_end(Engine* e, bint complete) noexcept nogil:
-    # Ends a look whose findings are in the book. If a partition could not be named, the next look begins where this one
-    # did.
+cdef void poll_recent_end(Engine* e) noexcept nogil:
+    # Ends a look whose findings are all in the book.
     cdef Polling* d = &e.polling
-    if not complete:
-        poll_discard(d)
-        return
     if d.gap:
         poll_rescan_all()
         poll_load(e)
@@ -340,10 +336,10 @@ cdef void poll_apply(Engine* e, int finding) noexcept nogil:
         uv_async_send(&e.worker.inbox.wake)       # the rest with the next turn, which comes at once
         return
     d.n_found = 0
-    if finding == FIND_RECENT:
-        poll_recent_end(e, not d.incomplete)
-    elif finding == FIND_WAKING and d.incomplete:
-        poll_discard(d)
+    if d.incomplete and finding != FIND_SCAN:
+        poll_discard(d)       # a partition could not be named: the next look begins where this one did
+    elif finding == FIND_RECENT:
+        poll_recent_end(e)
     elif finding == FIND_SCAN and not d.incomplete:
         d.scanning.scan_after = max(d.scanning.scan_after, d.page_end)
         if d.last_page:
@@ -368,7 +364,7 @@ cdef void poll_loaded(Engine* e) noexcept nogil:
         return
     e.polling.load_after = 0
     index_lock_all()
-    namewaiters_wake_known(&wake)
+    namewaiters_wake_all(True, &wake)
     index_unlock_all(e.worker, wake)
 
 cdef void poll_forget(Engine* e) noexcept nogil:

@@ -90,7 +90,10 @@ cdef bint reclaim_slice(Retired* grave) noexcept nogil:
     if g != NULL:
         if reclaim_group(g):
             grave.groups = g.next
-            catalog_free_group(g)
+            table_free(&g.cursors)
+            free(<void*>g.name.p)
+            free(g)
+            atomic_add64(&catalog.n_groups, -1)
     elif grave.partitions != NULL:
         reclaim_partitions(&grave.partitions)
     elif q != NULL and (q.group_list != NULL or q.all_partitions != NULL):
@@ -143,7 +146,9 @@ cdef void reclaim_partitions(Partition** list) noexcept nogil:
             p.retired_cursors = c.all_next
             cursor_free(c)
         following = <Partition*>p.link.next
-        catalog_free_partition(p)
+        free(<void*>p.name.p)
+        free(p)
+        atomic_add64(&catalog.n_partitions, -1)
         p = following
     uv_mutex_unlock(&book.lock)
     list[0] = p

@@ -32,7 +32,7 @@ cdef enum:
 
 cdef void retire_apply(PGresult* res, PopJob** wake) noexcept nogil:
     # Takes all rows of catalog_load: replaces options, retires queues that are gone, forgets groups of a new epoch. In
-    # `wake`: pops that waited for retired objects of living queues; reload_wake_changed wakes the others.
+    # `wake`: pops that waited for retired objects of living queues; reload_wake_queues wakes the others.
     cdef int i, n = PQntuples(res)
     cdef int sealed = 0
     cdef int limited = 0
@@ -40,6 +40,7 @@ cdef void retire_apply(PGresult* res, PopJob** wake) noexcept nogil:
     cdef bint whole = True
     cdef Queue* q
     cdef Queue* following
+    cdef Group* g
     cdef int64_t version, delay_us, window_us
     cdef Slice s
     uv_rwlock_wrlock(&catalog.lock)
@@ -80,7 +81,11 @@ cdef void retire_apply(PGresult* res, PopJob** wake) noexcept nogil:
         q.priority = pg_int4(res, i, CATALOG_PRIORITY)
         q.ttl_us = <int64_t>pg_int4(res, i, CATALOG_TTL) * 1000000
         if retire_set_slice(&q.paused, pg_bytes(res, i, CATALOG_PAUSED)):
-            retire_set_paused(q)
+            q.changed = True
+            g = q.group_list
+            while g != NULL:      # their waiters are woken after this (reload_wake_queues)
+                g.paused = catalog_paused(q, g.id)
+                g = g.next
             whole = whole and slice_eq(q.paused, pg_bytes(res, i, CATALOG_PAUSED))
         q.rate_us = pg_int8(res, i, CATALOG_RATE_US)
         q.rate_burst = pg_int4(res, i, CATALOG_RATE_BURST)
@@ -125,14 +130,6 @@ cdef bint retire_set_namespace(Queue* q, Slice ns, Slice task) noexcept nogil:
     uv_mutex_unlock(&book.lock)
     q.changed = True
     return slice_eq(q.ns, ns) and slice_eq(q.task, task)
-
-cdef void retire_set_paused(Queue* q) noexcept nogil:
-    # Applies a new set of paused groups. Their waiters are woken after this (reload_wake_changed).
-    cdef Group* g = q.group_list
-    q.changed = True
-    while g != NULL:
-        g.paused = catalog_paused(q, g.id)
-        g = g.next
 
 # ---- partitions ------------------------------------------------------------------------------------------------------
 # A retired object is found neither by its name or id, nor through a living object. A cursor leads to its partition and

@@ -12,7 +12,8 @@ cdef void scanner_next(Engine* e) noexcept nogil:
     uv_mutex_lock(&book.lock)
     # The first look begins before the first scan. A worker takes groups only once it has met this server: on meeting
     # it, the worker forgets what it has in hand (poll_forget).
-    while book.looked and e.incarnation == catalog.incarnation and book.scan_first != NULL and d.scanning == NULL:
+    while (book.looked and e.slots.incarnation == catalog.incarnation and book.scan_first != NULL
+            and d.scanning == NULL):
         g = book.scan_first
         book.scan_first = g.scan_next
         book.n_scans -= 1
@@ -25,8 +26,7 @@ cdef void scanner_next(Engine* e) noexcept nogil:
         g.scan = SCAN_RUNNING
         d.scanning = g
         d.pin = epoch_pin(e.worker.pins)
-    uv_mutex_unlock(&book.lock)
-    waiters_send(e.worker, wake)
+    index_unlock(e.worker, wake)
 
 cdef void scanner_release(Engine* e) noexcept nogil:
     # Lets go of the scanned group and its pin.
@@ -35,18 +35,29 @@ cdef void scanner_release(Engine* e) noexcept nogil:
     e.polling.pin = 0
 
 cdef void scanner_yield(Engine* e) noexcept nogil:
-    # Leaves the running scan to the next worker that has a free connection.
+    # Leaves the running scan, between two pages, at the head of the list to the next worker that has a free connection.
+    # A dead group leaves the list.
+    cdef Group* g = e.polling.scanning
     uv_mutex_lock(&book.lock)
-    group_yield_scan(e.polling.scanning)
+    if g.dead or g.queue.dead:
+        g.scan = SCAN_WANTED
+        g.scan_listed = False
+    else:
+        g.scan = SCAN_PAUSED
+        group_list_scan(g)
     uv_mutex_unlock(&book.lock)
     scanner_release(e)
 
 cdef void scanner_rest(Engine* e) noexcept nogil:
-    # Lets the running scan rest after a page, if it may.
+    # Lets the running scan rest after a page, if it may (ready/groups).
     cdef Group* g = e.polling.scanning
     cdef bint rests
     uv_mutex_lock(&book.lock)
-    rests = group_rest_scan(g)
+    rests = book.n_cursors > CURSORS_KEPT and g.n_ready > 0 and (g.n_wait == 0 or g.paused)
+    if rests:
+        g.scan = SCAN_PAUSED
+        g.scan_listed = False
+        g.scan_rests = g.n_ready
     uv_mutex_unlock(&book.lock)
     if rests:
         scanner_release(e)
@@ -56,10 +67,11 @@ cdef void scanner_rest(Engine* e) noexcept nogil:
 cdef void scanner_send(Engine* e) noexcept nogil:
     cdef Group* g = e.polling.scanning
     cdef ScanArgs* a = <ScanArgs*>e.args.at
-    cdef int most
+    cdef int most = SCAN_PAGE
     uv_mutex_lock(&book.lock)
     e.polling.moves = book.moves
-    most = group_scan_page(g)
+    if book.n_cursors > CURSORS_KEPT:         # begins with a few, and doubles what it has read
+        most = <int>min(<size_t>SCAN_PAGE, max(<size_t>SCAN_PAGE_LEAST, g.cursors.used))
     uv_mutex_unlock(&book.lock)
     poll_begin(e, STMT_POP_SCAN, scanner_done, FIND_SCAN)
     arg_int4(&a.queue, g.queue.id)

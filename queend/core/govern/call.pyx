@@ -26,7 +26,7 @@ cdef void call_begin(Call* c, Engine* e, int statement, call_done done) noexcept
     c.engine = e
     c.done = done
     c.jobs.at = JOB_FETCHING
-    c.deadline_ms = e.deadline_ms
+    c.deadline_ms = e.settings.deadline_ms
     arena_open(&c.arena, &e.worker.chunks)
     call_asks(c, statement)
 

@@ -86,7 +86,12 @@ cdef inline void job_queue(Job* j, JobList* list) noexcept nogil:
 
 cdef inline void job_queue_first(Job* j, JobList* list) noexcept nogil:
     j.queued_us = clock_mono_us()
-    joblist_front(list, j)
+    j.at = list.at
+    j.next = list.first
+    list.first = j
+    if list.last == NULL:
+        list.last = j
+    list.n += 1
 
 cdef void jobs_queue_first(JobList* jobs, JobList* list) noexcept nogil:
     # Puts jobs that were not sent back in front of the list, in their order. They keep the time they have waited.

@@ -4,10 +4,6 @@
 
 # ---- settings --------------------------------------------------------------------------------------------------------
 
-cdef void limit_of_type(Engine* e, Limit* l, int job_type) noexcept nogil:
-    cdef LimitConfig c = limit_config(e.settings, job_type)
-    limit_open(l, &c)
-
 cdef LimitConfig limit_config(Settings* s, int job_type) noexcept nogil:
     # Returns the operator's settings of a type. The slots that appenders need stay out of its reach.
     cdef LimitConfig c

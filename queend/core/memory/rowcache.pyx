@@ -7,13 +7,9 @@ cdef struct RowCache:
     CachedRow* first
     CachedRow* last
     size_t bytes
-    size_t most               # bound of `bytes`; 0: nothing is kept
+    size_t most               # bound of `bytes`, set by run/engine; 0: nothing is kept
 
 cdef RowCache rowcache
-
-cdef void rowcache_open(size_t most) noexcept nogil:
-    memset(&rowcache, 0, sizeof(rowcache))
-    rowcache.most = most
 
 cdef void rowcache_close() noexcept nogil:
     while rowcache.first != NULL:

@@ -15,9 +15,6 @@ cdef struct UnackedAll:
 
 cdef UnackedAll unacked
 
-cdef void unacked_open() noexcept nogil:
-    memset(&unacked, 0, sizeof(unacked))
-
 cdef void unacked_close() noexcept nogil:
     while unacked.oldest != NULL:
         unacked_forget(unacked.oldest)
@@ -49,7 +46,7 @@ cdef Unacked* unacked_begin(Claim* claim) noexcept nogil:
     cdef size_t bytes = sizeof(Unacked) + 16 * <size_t>claim.take
     cdef Cursor* c = claim.cursor
     cdef Unacked* h
-    unacked_end(c)
+    unacked_end(unacked_key(c))
     autopilot_claimed(&c.group.handling, claim.take)
     if c.fed != NULL:
         unacked_feed_end(c)   # an earlier lease of the cursor
@@ -68,7 +65,6 @@ cdef Unacked* unacked_begin(Claim* claim) noexcept nogil:
     h.first = claim.first
     h.n = claim.take
     h.place = claim.place
-    h.bytes = bytes
     h.ids = <unsigned char*>h + sizeof(Unacked)
     link_add(<Links*>&unacked.oldest, &h.link)
     unacked.bytes += bytes
@@ -150,11 +146,8 @@ cdef void unacked_expired(Cursor* c, int64_t now) noexcept nogil:
         autopilot_done(&c.group.handling, now - h.leased_us, h.done + h.n)
         unacked_forget(h)
 
-cdef void unacked_end(Cursor* c) noexcept nogil:
+cdef void unacked_end(uint64_t key) noexcept nogil:
     # Forgets the delivery of a cursor whose lease is over.
-    unacked_over(unacked_key(c))
-
-cdef void unacked_over(uint64_t key) noexcept nogil:
     cdef Unacked* h = <Unacked*>table_get(&unacked.table, key)
     if h != NULL:
         unacked_forget(h)
@@ -162,7 +155,7 @@ cdef void unacked_over(uint64_t key) noexcept nogil:
 cdef void unacked_forget(Unacked* h) noexcept nogil:
     table_del(&unacked.table, h.key)
     link_del(<Links*>&unacked.oldest, &h.link)
-    unacked.bytes -= h.bytes
+    unacked.bytes -= sizeof(Unacked) + 16 * <size_t>(h.done + h.n)
     free(h)
 
 # ---- leases that feeds hold ------------------------------------------------------------------------------------------

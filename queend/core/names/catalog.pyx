@@ -64,18 +64,6 @@ cdef void catalog_free_queue(Queue* q) noexcept nogil:
     free(q.tally)
     free(q)
 
-cdef void catalog_free_group(Group* g) noexcept nogil:
-    # Frees a group, without its cursors.
-    table_free(&g.cursors)
-    free(<void*>g.name.p)
-    free(g)
-    atomic_add64(&catalog.n_groups, -1)
-
-cdef void catalog_free_partition(Partition* p) noexcept nogil:
-    free(<void*>p.name.p)
-    free(p)
-    atomic_add64(&catalog.n_partitions, -1)
-
 # ---- additions: require catalog.lock for writing ---------------------------------------------------------------------
 
 cdef Queue* catalog_add_queue(int32_t id, Slice name) noexcept nogil:
@@ -299,12 +287,6 @@ cdef void catalog_forget_partitions(Queue* q) noexcept nogil:
 
 cdef uv_mutex_t capacity_lock
 
-cdef void catalog_sizes_open() noexcept nogil:
-    uv_mutex_init(&capacity_lock)
-
-cdef void catalog_sizes_close() noexcept nogil:
-    uv_mutex_destroy(&capacity_lock)
-
 cdef int64_t catalog_size_mark(int32_t queue) noexcept nogil:
     # Returns what this process has stored in the queue so far: an answer asked for from now on holds at least that.
     # Requires catalog.lock.
@@ -340,8 +322,6 @@ cdef SharedFlag reload_running    # set under reload_lock
 cdef const Verdict* reload_error  # by the server, of the last reload; NULL: it succeeded
 
 cdef SharedInt64 reload_at        # monotonic, when the last reload ended
-
-cdef int64_t reload_sent          # when the last reload began
 
 cdef SharedInt64 reload_of        # when the last reload that was answered began
 

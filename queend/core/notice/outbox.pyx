@@ -10,7 +10,7 @@ cdef inline void outbox_stored(int32_t partition) noexcept nogil:
 cdef inline void outbox_freed(int32_t partition, int32_t group) noexcept nogil:
     # Notes that the group's lease of the partition ended before its expiry, and no pop of this process goes on.
     if outbox.on:
-        outbox_put(<uint64_t><uint32_t>group << 32 | <uint32_t>partition, 0)
+        outbox_put(table_pair(group, partition), 0)
 
 cdef inline void outbox_flags(int flags) noexcept nogil:
     if outbox.on:
@@ -55,9 +55,3 @@ cdef void outbox_done(OutboxTable* t) noexcept nogil:
         t.cells[t.at[i]] = 0
     t.n = 0
     t.flags = 0
-
-cdef inline NoticeEntry outbox_entry(const OutboxTable* t, int i) noexcept nogil:
-    cdef NoticeEntry e
-    e.partition = <int32_t><uint32_t>t.cells[t.at[i]]
-    e.group = <int32_t>(t.cells[t.at[i]] >> 32)
-    return e

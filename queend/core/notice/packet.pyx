@@ -10,7 +10,7 @@
 #   2  bytes of it 16 bits    52  sequence   64 bits   108  entries: partition and group, 32 bits each
 #   4  HMAC        32 bytes   60  sent_us    64 bits
 
-cdef size_t packet_write(char* p, const Notice* m, const NoticeEntry* entries, Slice secret) noexcept nogil:
+cdef size_t packet_write(char* p, const Notice* m, const uint64_t* entries, Slice secret) noexcept nogil:
     # Writes a packet. Returns its size. Requires PACKET_MOST bytes of room and at most PACKET_ENTRIES entries.
     cdef size_t size = PACKET_HEAD + m.n * PACKET_ENTRY
     cdef int i
@@ -25,8 +25,8 @@ cdef size_t packet_write(char* p, const Notice* m, const NoticeEntry* entries, S
     be64_put(p + 68, m.database)
     memcpy(p + 76, m.name, PEER_NAME)
     for i in range(m.n):
-        be32_put(p + PACKET_HEAD + i * PACKET_ENTRY, <uint32_t>entries[i].partition)
-        be32_put(p + PACKET_HEAD + i * PACKET_ENTRY + 4, <uint32_t>entries[i].group)
+        be32_put(p + PACKET_HEAD + i * PACKET_ENTRY, <uint32_t>entries[i])
+        be32_put(p + PACKET_HEAD + i * PACKET_ENTRY + 4, <uint32_t>(entries[i] >> 32))
     if secret.n:
         HMAC(EVP_sha256(), secret.p, <int>secret.n, <const unsigned char*>p, size, <unsigned char*>p + PACKET_TAG, NULL)
     return size
@@ -67,11 +67,8 @@ cdef int packet_read(const char* p, size_t n, Slice secret, Notice* m) noexcept 
             return PACKET_BROKEN      # operators see the name
     return PACKET_GOOD
 
-cdef inline NoticeEntry packet_entry(const char* p, int i) noexcept nogil:
-    cdef NoticeEntry e
-    e.partition = <int32_t>be32(p + PACKET_HEAD + i * PACKET_ENTRY)
-    e.group = <int32_t>be32(p + PACKET_HEAD + i * PACKET_ENTRY + 4)
-    return e
+cdef inline uint64_t packet_entry(const char* p, int i) noexcept nogil:
+    return <uint64_t>be32(p + PACKET_HEAD + i * PACKET_ENTRY + 4) << 32 | be32(p + PACKET_HEAD + i * PACKET_ENTRY)
 
 # ---- senders ---------------------------------------------------------------------------------------------------------
 

@@ -96,7 +96,7 @@ cdef void peers_send_all(bint done) noexcept nogil:
     while True:
         peers.me.n = min(t.n - at, PACKET_ENTRIES)
         for i in range(peers.me.n):
-            peers.entries[i] = outbox_entry(t, at + i)
+            peers.entries[i] = t.cells[t.at[at + i]]
         at += peers.me.n
         peers.me.sequence += 1
         peers.me.sent_us = <uint64_t>clock_wall_us()
@@ -122,19 +122,15 @@ cdef void peer_send(size_t n) noexcept nogil:
                     peers.sent += 1
                 else:
                     peers.unsent += 1
-    if peers.posts:
-        peer_keep(n)
+    if peers.posts:           # keeps it for Python, which posts it
+        if peers.n_kept == PEER_KEPT:
+            peers.n_kept = 0  # a daemon that misses some looks at everything
+        peers.kept[peers.n_kept].n = n
+        memcpy(peers.kept[peers.n_kept].bytes, peers.out, n)
+        peers.n_kept += 1
+        peers.posted += 1
+        peers_wake_python()
     uv_mutex_unlock(&peers.lock)
-
-cdef void peer_keep(size_t n) noexcept nogil:
-    # Keeps a packet for Python, which posts it. Requires peers.lock.
-    if peers.n_kept == PEER_KEPT:
-        peers.n_kept = 0      # a daemon that misses some looks at everything
-    peers.kept[peers.n_kept].n = n
-    memcpy(peers.kept[peers.n_kept].bytes, peers.out, n)
-    peers.n_kept += 1
-    peers.posted += 1
-    peers_wake_python()
 
 cdef void peers_wake_python() noexcept nogil:
     cdef uint64_t one = 1
@@ -145,17 +141,13 @@ cdef uint64_t peer_database() noexcept nogil:
     # Returns a hash of the server's system identifier and the database's number: elsewhere the same ids mean other
     # partitions. 0: no server was seen yet.
     cdef const char* end
-    cdef const char* before
     cdef int64_t now = incarnation_now()
     if now == 0:
         return 0
     if now != peers.incarnation:
         uv_rwlock_rdlock(&incarnation.lock)
-        end = incarnation.text
-        before = strchr(end, b'/')
-        while before != NULL:
-            end = before + 1
-            before = strchr(end, b'/')
+        end = strrchr(incarnation.text, b'/')
+        end = end + 1 if end != NULL else incarnation.text
         peers.incarnation = incarnation.number
         peers.me.database = slice_hash(
             slice_of(incarnation.text, strcspn(incarnation.text, b"/")), slice_hash(slice_of(end, strlen(end)), 1)) | 1
@@ -259,21 +251,21 @@ cdef void peer_refused(int verdict, const sockaddr* of) noexcept nogil:
 cdef bint peer_try(Engine* e, const char* p, int n) noexcept nogil:
     # Makes the cursors that a packet names ready. Returns True if a look is needed: a partition is unknown here, or a
     # stream holds the lease.
-    cdef NoticeEntry entry
+    cdef int32_t group
     cdef Partition* part
     cdef PopJob* wake = NULL
     cdef bint look = False
     cdef int i
     index_lock_all()
     for i in range(n):
-        entry = packet_entry(p, i)
-        part = catalog_partition_id(entry.partition)
+        part = catalog_partition_id(<int32_t>packet_entry(p, i))
+        group = <int32_t>(packet_entry(p, i) >> 32)
         if part == NULL:
-            look = look or entry.group == NOTICE_STORED
-        elif entry.group == NOTICE_STORED:
-            index_peer_stored(part, &wake)
+            look = look or group == NOTICE_STORED
+        elif group == NOTICE_STORED:
+            index_notify(part, INT64_MAX, False, &wake)       # the new head is known only from the database
         else:
-            look = index_peer_released(part, entry.group, &wake) or look
+            look = index_peer_released(part, group, &wake) or look
     index_unlock_all(e.worker, wake)
     return look
 

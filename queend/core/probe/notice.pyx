@@ -4,7 +4,7 @@ def probe_packet(bytes secret, list entries, int flags=0, bytes name=b"a:1", uin
                  uint64_t sequence=1, uint64_t sent_us=0, uint64_t database=7):
     """The bytes of one. entries: (partition, group)."""
     cdef char[PACKET_MOST] out
-    cdef NoticeEntry[PACKET_ENTRIES] all
+    cdef uint64_t[PACKET_ENTRIES] all
     cdef Notice m
     cdef int i
     if len(entries) > PACKET_ENTRIES or len(name) >= PEER_NAME:
@@ -14,9 +14,11 @@ def probe_packet(bytes secret, list entries, int flags=0, bytes name=b"a:1", uin
     m.began, m.random, m.sequence, m.sent_us, m.database = began, random, sequence, sent_us, database
     memcpy(m.name, <const char*>name, len(name))
     for i, (partition, group) in enumerate(entries):
-        all[i].partition = partition
-        all[i].group = group
+        all[i] = table_pair(group, partition)
     return out[:packet_write(out, &m, all, slice_of(secret, len(secret)))]
+
+cdef tuple probe_entry(uint64_t entry):
+    return <int32_t>entry, <int32_t>(entry >> 32)
 
 def probe_packet_read(bytes secret, bytes packet):
     """(verdict, what its head says, its entries); the last two are None where it is not good."""
@@ -28,7 +30,7 @@ def probe_packet_read(bytes secret, bytes packet):
     cdef int verdict = packet_read(copy, len(packet), slice_of(secret, len(secret)), &m)
     out = (PACKET_WORDS[verdict], None, None)
     if verdict == PACKET_GOOD:
-        entries = [(packet_entry(copy, i).partition, packet_entry(copy, i).group) for i in range(m.n)]
+        entries = [probe_entry(packet_entry(copy, i)) for i in range(m.n)]
         out = ("good", {"flags": m.flags, "name": <bytes>m.name, "began": m.began, "random": m.random,
                         "sequence": m.sequence, "sent_us": m.sent_us, "database": m.database}, entries)
     free(copy)
@@ -69,7 +71,7 @@ def probe_told(list keys):
         for partition, group in keys:
             outbox_put(<uint64_t><uint32_t><int32_t>group << 32 | <uint32_t><int32_t>partition, 0)
         t = outbox_take(True)
-        out.append(([(outbox_entry(t, i).partition, outbox_entry(t, i).group) for i in range(t.n)], t.flags))
+        out.append(([probe_entry(t.cells[t.at[i]]) for i in range(t.n)], t.flags))
         outbox_done(t)
     uv_mutex_destroy(&outbox.lock)
     free(outbox.tables)

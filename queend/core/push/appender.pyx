@@ -173,12 +173,11 @@ cdef void appender_done(Call* c, PGresult* res, int outcome) noexcept nogil:
     # without a row the batch was empty, because memory ran out
     b.expects = b.expects and PQntuples(res) and pg_int4(res, 0, PUSH_ORD) == ORD_NAMED
     idset_batch_learn(b, res)
-    logend_learn(b, res, s.call.sent_us)
-    if appender_refuses(res):
+    if logend_learn(b, res, s.call.sent_us):
         if s.main is s:
             idloader_take(s, b, res)
         results_compare(b, res)
-        again = requeue_refused(s, b, res)
+        again = requeue_refused(s, b)
         if again != NULL:
             appender_first(s, again)
     if s.main is not s:
@@ -193,17 +192,6 @@ cdef void appender_done(Call* c, PGresult* res, int outcome) noexcept nogil:
         again = s.dropped
         s.dropped = again.next
         batch_free(again)
-
-cdef inline bint appender_refuses(PGresult* res) noexcept nogil:
-    # Returns True if nothing was stored of some partition. More has to be known first, its rows have to be plain, or
-    # its ids have to be compared.
-    cdef int row
-    cdef int status
-    for row in range(PQntuples(res)):
-        status = pg_int2(res, row, PUSH_STATUS)
-        if status == PUSH_REFUSED or status == PUSH_COMPARE:
-            return True
-    return False
 
 cdef void appender_answered(Appender* s, PushBatch* b) noexcept nogil:
     # Updates the linger. Clients that wait for their answers send again when they have them. Without a linger they fall
@@ -220,6 +208,7 @@ cdef void appender_error(Appender* s, PushBatch* b, PGresult* res, int outcome) 
     cdef int64_t now = clock_mono_us()
     cdef const Verdict* v = sqlstate_of(res)
     cdef bint refuted = logend_conflict(b, res)
+    cdef bint alone
     b.server_error = v if res != NULL else NULL
     handover_undo(s, b, res == NULL and outcome < SLOT_UNSENT)
     if outcome == SLOT_UNSENT:
@@ -240,30 +229,23 @@ cdef void appender_error(Appender* s, PushBatch* b, PGresult* res, int outcome) 
             b.check_ids = True
         if outcome == SLOT_DEADLINE and s.call.deadline_ms >= ANSWER_MS:
             health_check_commits(s.call.sent_us, now)  # the sweep may not have seen the statement after 5 s
-        if outcome == SLOT_DEADLINE and appender_lags_alone(s, b, now):
-            b.hurried = False
-            # One statement is expensive, or one connection hangs: each half is sent by itself, with every id checked. A
-            # single item is sent again until the patience is over. While commits hang, both would be in vain.
-            if appender_splits(s, b, now):
-                requeue_bisect(s, b)
-            elif now - b.since_us > engine_of(s.worker).patience_us:
-                appender_give_up(s, b, FAILED_UNCLEAR)
-            else:
-                appender_first(s, b)
-                s.retry_at = now + 20000
-            return
-        if outcome == SLOT_DEADLINE and spool.on:
+        # One statement is expensive, or one connection hangs: each half is sent by itself, with every id checked. A
+        # single item is sent again until the patience is over. While commits hang, both would be in vain.
+        alone = outcome == SLOT_DEADLINE and appender_lags_alone(s, b, now)
+        b.hurried = b.hurried and not alone
+        if alone and appender_splits(s, b, now):
+            requeue_bisect(s, b)
+        elif outcome == SLOT_DEADLINE and not alone and spool.on:
             # Other connections may hang just as long: no push waits for that. Draining the buffer shows whether the
             # records are stored.
             spool.doubt = True
             appender_give_up(s, b, FAILED_UNREACHED)
             appender_fail_all(s)
-            return
-        if now - b.since_us > engine_of(s.worker).patience_us:
-            appender_give_up(s, b, FAILED_UNREACHED)
-            return
-        appender_first(s, b)
-        s.retry_at = now + 20000
+        elif now - b.since_us > engine_of(s.worker).patience_us:
+            appender_give_up(s, b, FAILED_UNCLEAR if alone else FAILED_UNREACHED)
+        else:
+            appender_first(s, b)
+            s.retry_at = now + 20000
     elif appender_retries(s, b, v.error_class, now):
         appender_first(s, b)
         s.retry_at = now + sqlstate_pause_us(b.tries)

@@ -163,11 +163,15 @@ cdef void batch_place(PushBatch* b, PushPartition* g, PushItem* it) noexcept nog
         g.has_other = True
     if it.id_kind != ID_MADE:
         g.has_client = True
+    batch_append(b, g, it, 1, it.payload.n)
+
+cdef inline void batch_append(PushBatch* b, PushPartition* g, PushItem* it, int n, size_t bytes) noexcept nogil:
+    # Adds an item of n records, whose payloads have so many bytes, to the chain of its push partition.
     link_append(<void**>&g.first, it)
-    g.n += 1
-    g.bytes += it.payload.n
-    b.n_items += 1
-    b.bytes += it.payload.n + 64
+    g.n += n
+    g.bytes += bytes
+    b.n_items += n
+    b.bytes += bytes + 64
     if g.slots != NULL:
         batch_hash_add(b, g, it)
 

@@ -107,10 +107,8 @@ cdef void capacity_cut(PushJob* j, PushItem* it, int room, Queue* q) noexcept no
 cdef void capacity_ask(Engine* e, PushJob* j) noexcept nogil:
     # Asks whether refused records with ids made by the client are stored already: duplicates need no room.
     cdef EachItem at
-    cdef PushItem* it
+    cdef PushItem* it = runitem_first(&at, &j.req)
     j.doubts = False
-    runitem_begin(&at, &j.req)
-    it = runitem_next(&at)
     while it != NULL:
         if it.full == FULL_UNCHECKED:
             it.full = FULL
@@ -139,10 +137,8 @@ cdef void capacity_give_back(PushJob* j) noexcept nogil:
 cdef void capacity_settle(PushJob* j) noexcept nogil:
     # Settles the room of a push whose items are all finished: stored records keep it, the others give it back.
     cdef EachItem at
-    cdef PushItem* it
-    runitem_begin(&at, &j.req)
+    cdef PushItem* it = runitem_first(&at, &j.req)
     uv_mutex_lock(&capacity_lock)
-    it = runitem_next(&at)
     while it != NULL:
         if it.room != NULL and it.status == ITEM_QUEUED:
             it.room.capacity.stored += req_item_count(it)

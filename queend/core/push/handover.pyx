@@ -136,9 +136,8 @@ cdef void handover_undo(Appender* s, PushBatch* b, bint lost) noexcept nogil:
         j = b.takers
         b.takers = j.wait_next
         waiters_wake(j, &wake)
-    uv_mutex_unlock(&book.lock)
     b.n_claims = 0
-    waiters_send(s.worker, wake)
+    index_unlock(s.worker, wake)
 
 cdef void handover_book(PushBatch* b, int64_t now, PopJob** wake) noexcept nogil:
     # Books where each cursor stands after the commit, before waiters hear of the new heads. Waiters without a claim try
@@ -174,8 +173,8 @@ cdef void handover_answer(Appender* s, PushBatch* b) noexcept nogil:
             buf_init(&j.handed)
             out = &j.handed
         claim_keep(j)
-        j.n_handed = handover_write(s.worker, out, j)
-        s.worker.counters.handed_over += j.n_handed
+        j.n_messages = handover_write(s.worker, out, j)
+        s.worker.counters.handed_over += j.n_messages
         if out is &j.handed:
             j.job.msg.run = handover_arrive
             worker_post(j.job.r.worker, &j.job.msg)
@@ -189,7 +188,7 @@ cdef int handover_write(Worker* w, Buf* out, PopJob* j) noexcept nogil:
     cdef Records records
     cdef PushItem* it
     cdef int left, i
-    delivery_begin(&d, w, j, out, j.n_claims)
+    delivery_begin(&d, w, j, out)
     for i in range(j.n_claims):
         c = &j.claims[i]
         delivery_claim(&d, c.cursor.partition, c.first, 1)
@@ -222,7 +221,7 @@ cdef void handover_end(PopJob* j) noexcept nogil:
         claim_give_back(e, j)
         popend_forget(j)
     else:
-        delivery_send(j, j.n_handed)
+        delivery_send(j, j.n_messages)
 
 cdef void handover_arrive(Worker* w, InboxMsg* m) noexcept nogil:
     # Takes an answer that arrives from the appender's thread.

@@ -62,13 +62,17 @@ cdef inline bint logend_expects(PushPartition* g, int64_t now_us) noexcept nogil
 
 # ---- after the answer ------------------------------------------------------------------------------------------------
 
-cdef void logend_learn(PushBatch* b, PGresult* res, int64_t sent_us) noexcept nogil:
-    # Learns the heads from an answer. Requires that the next batch, which uses these heads, is not sent yet.
+cdef bint logend_learn(PushBatch* b, PGresult* res, int64_t sent_us) noexcept nogil:
+    # Learns the heads from an answer. Requires that the next batch, which uses these heads, is not sent yet. Returns
+    # True if nothing was stored of some partition. More has to be known first, its rows have to be plain, or its ids
+    # have to be compared.
     cdef PushPartition* g = b.first
+    cdef bint refused = False
     cdef int row, i, status
     for row in range(PQntuples(res)):
         i = pg_int4(res, row, PUSH_ORD)
         status = pg_int2(res, row, PUSH_STATUS)
+        refused = refused or status == PUSH_REFUSED or status == PUSH_COMPARE
         if status != PUSH_CLAIMED and 0 <= i < b.n_chunks:
             logend_learn_row(&b.chunks[i], status, res, row)
     for i in range(b.n_chunks if b.expects else 0):
@@ -79,12 +83,14 @@ cdef void logend_learn(PushBatch* b, PGresult* res, int64_t sent_us) noexcept no
         logend_update(g)
         g.partition.end.sent_us = sent_us
         g = g.next
+    return refused
 
 cdef void logend_learn_row(PushChunk* c, int status, PGresult* res, int row) noexcept nogil:
     cdef PushPartition* g = c.group
     cdef int64_t base = pg_int8(res, row, PUSH_BASE)
     cdef Slice high
     g.answers += 1
+    g.refused = g.refused or status == PUSH_REFUSED
     if status != PUSH_WHOLE:
         g.as_sent = False
         return

@@ -89,10 +89,10 @@ cdef void push_resolve(Worker* w, PushJob* j) noexcept nogil:
         it = it.next
     uv_rwlock_rdunlock(&catalog.lock)
     if not missing and not follows:
-        if (not limited or capacity_admit(w, j)) and (not sealed or sealing_push(w, j)):
+        if (not limited or capacity_admit(w, j)) and (not sealed or sealing_push(w, j, False)):
             push_dispatch(w, j)
     elif missing and j.job.tries >= JOB_TRIES:
-        push_give_up(w, j, b"The queue is being deleted; try again")
+        push_give_up(w, j, 503, b"The queue is being deleted; try again")
     else:
         j.job.tries += missing
         push_names(j, True)
@@ -126,15 +126,11 @@ cdef void push_ask(Engine* e, Job* job) noexcept nogil:
     if j.doubts:
         capacity_ask(e, j)
 
-cdef bint push_name_refused(Round* r, Job* job) noexcept nogil:
-    # Returns True if the job asked for a name that may not be made. Records of the failover buffer were accepted
-    # before: they are bound by nothing.
+cdef void push_name_refused(Round* r, Job* job) noexcept nogil:
+    # Records of the failover buffer were accepted before: they are bound by nothing.
     cdef PushItem* it = (<PushJob*>job).unresolved if not (<PushJob*>job).drain else NULL
-    while it != NULL:
-        if it.partition == NULL and ask_is_refused(r, job, False, it.queue, it.part):
-            return True
+    while it != NULL and not (it.partition == NULL and ask_is_refused(r, job, False, it.queue, it.part)):
         it = it.next
-    return False
 
 cdef void push_retry(Engine* e, Job* job) noexcept nogil:
     push_resolve(e.worker, <PushJob*>job)
@@ -144,18 +140,14 @@ cdef void push_refuse(Job* job, int status, const char* text) noexcept nogil:
     # are in flight already, as the queue was deleted meanwhile, the remaining items count as not reached.
     cdef PushJob* j = <PushJob*>job
     push_names(j, False)
-    capacity_give_back(j)
     if j.unresolved == NULL:
         push_decided(j)
-    elif j.held:
-        push_unstored(job.r.worker, j)
-    elif j.drain:
-        failover_hooks.retry(spool.pause_us)
-    elif spool.on and status == 503:
+    elif spool.on and status == 503 and not j.held and not j.drain:
+        capacity_give_back(j)
         j.unreached = True
         failover_hooks.send(job.r.worker, j)
     else:
-        job_refuse(job, status, text)
+        push_give_up(job.r.worker, j, status, text)
 
 # ---- items that cannot be sent ---------------------------------------------------------------------------------------
 
@@ -166,20 +158,20 @@ cdef void push_decided(PushJob* j) noexcept nogil:
     else:
         push_answer(j)
 
-cdef void push_give_up(Worker* w, PushJob* j, const char* why) noexcept nogil:
-    # Gives up a push before it reached an appender, because memory ran out or its names did not become partitions in
-    # JOB_TRIES tries. The latter happens if a client deletes the queue as fast as it is made.
+cdef void push_give_up(Worker* w, PushJob* j, int status, const char* why) noexcept nogil:
+    # Gives up a push before it reached an appender, because it is refused, memory ran out or its names did not become
+    # partitions in JOB_TRIES tries. The last happens if a client deletes the queue as fast as it is made.
     capacity_give_back(j)
     if j.held:
         push_unstored(w, j)
     elif j.drain:
         failover_hooks.retry(spool.pause_us)
     else:
-        job_refuse(&j.job, 503, why)
+        job_refuse(&j.job, status, why)
 
 cdef void push_unstored(Worker* w, PushJob* j) noexcept nogil:
     # Ends the unresolved items, which will not reach the database now. Other items of the job are in flight.
-    if not spool.on or j.drain or sealing_spill(w, j):
+    if not spool.on or j.drain or sealing_push(w, j, True):
         push_end_items(j, ITEM_UNREACHED, FAILED_UNREACHED)
 
 cdef void push_end_items(PushJob* j, uint8_t status, int failed) noexcept nogil:
@@ -202,7 +194,7 @@ cdef void push_dispatch(Worker* w, PushJob* j) noexcept nogil:
     cdef PushPart* part
     cdef int i
     if parts == NULL:
-        push_give_up(w, j, b"Out of memory")
+        push_give_up(w, j, 503, b"Out of memory")
         return
     j.unresolved = NULL
     j.job.at = JOB_PUSHING
@@ -277,10 +269,8 @@ cdef void push_spilled(Worker* w, InboxMsg* m) noexcept nogil:
 cdef int push_mark(PushJob* j, uint8_t of, uint8_t to) noexcept nogil:
     # Changes status `of` of records to status `to`. Returns the number of records changed.
     cdef EachItem at
-    cdef PushItem* it
+    cdef PushItem* it = runitem_first(&at, &j.req)
     cdef int n = 0
-    runitem_begin(&at, &j.req)
-    it = runitem_next(&at)
     while it != NULL:
         if it.status == of:
             it.status = to
@@ -303,8 +293,7 @@ cdef void push_respond(PushJob* j) noexcept nogil:
     cdef bint stored = kept
     if j.limited:
         capacity_settle(j)
-    runitem_begin(&at, &j.req)
-    it = runitem_next(&at)
+    it = runitem_first(&at, &j.req)
     while it != NULL:
         if it.partition != NULL and it.status <= ITEM_DUPLICATE:
             if it.partition.queue is not queue:

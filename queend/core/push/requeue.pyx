@@ -109,20 +109,14 @@ cdef void requeue_bisect_dups(PushPartition* g, PushPartition* other) noexcept n
 
 # ---- refused partitions ----------------------------------------------------------------------------------------------
 
-cdef PushBatch* requeue_refused(Appender* s, PushBatch* b, PGresult* res) noexcept nogil:
+cdef PushBatch* requeue_refused(Appender* s, PushBatch* b) noexcept nogil:
     # Takes the partitions of which nothing was stored out of the batch. Returns them as a batch that is sent once more,
     # plain; NULL if all were answered. Either a compressed row holds a duplicate, or the compared rows of the log lack
     # one of the records (push/results).
     cdef PushBatch* again
-    cdef PushPartition* g
+    cdef PushPartition* g = b.first
     cdef PushPartition* other
     cdef PushPartition* following
-    cdef int row, i
-    for row in range(PQntuples(res)):
-        i = pg_int4(res, row, PUSH_ORD)
-        if pg_int2(res, row, PUSH_STATUS) == PUSH_REFUSED and 0 <= i < b.n_chunks:
-            b.chunks[i].group.refused = True
-    g = b.first
     while g != NULL and not g.refused:
         g = g.next
     again = batch_new(s, b) if g != NULL else NULL

@@ -21,10 +21,11 @@ cdef PushItem* runitem_replace(PushItem* it) noexcept nogil:
 # ---- items of a request ----------------------------------------------------------------------------------------------
 # A run that was not opened counts as one.
 
-cdef inline void runitem_begin(EachItem* at, PushReq* q) noexcept nogil:
+cdef inline PushItem* runitem_first(EachItem* at, PushReq* q) noexcept nogil:
     at.q = q
     at.i = 0
     at.k = 0
+    return runitem_next(at)
 
 cdef inline PushItem* runitem_next(EachItem* at) noexcept nogil:
     # Returns the next record, NULL after the last one.
@@ -59,14 +60,9 @@ cdef void runitem_place(PushBatch* b, PushPartition* g, PushItem* it) noexcept n
         g.has_other = True
     if not run.made:
         g.has_client = True
-    link_append(<void**>&g.first, it)
-    g.n += run.n
     g.runs += 1
-    g.bytes += run.bytes
-    b.n_items += run.n
-    b.bytes += run.bytes + 64 + 16 * <size_t>run.n
-    if g.slots != NULL:
-        batch_hash_add(b, g, it)
+    b.bytes += 16 * <size_t>run.n
+    batch_append(b, g, it, run.n, run.bytes)
 
 cdef void runitem_spread(PushBatch* b, PushPartition* g, PushItem* it) noexcept nogil:
     # Places the records of a run that stands in no chain, one by one.

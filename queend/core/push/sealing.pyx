@@ -33,16 +33,30 @@ cdef bint sealing_item(Worker* w, Job* j, PushItem* it) noexcept nogil:
 
 # ---- pushes and transactions -----------------------------------------------------------------------------------------
 
-cdef bint sealing_push(Worker* w, PushJob* j) noexcept nogil:
-    # Seals all items that are not in flight. Requires their partitions. Opens runs of encrypted queues: each record
-    # carries a key's id. Returns False if the request is answered, or its remaining items have failed.
+cdef bint sealing_push(Worker* w, PushJob* j, bint spills) noexcept nogil:
+    # Seals all items that are not in flight, if their queue is encrypted. Requires their partitions. Opens runs of such
+    # queues: each record carries a key's id. spills: the items are to be written to the failover buffer, and may lack
+    # partitions. They are sealed whatever their queue is: a plain queue may have become encrypted without this process
+    # being able to hear of it. A record that names its key is opened in any queue. Without a key, only items of queues
+    # known to be encrypted are refused. Returns False if the request is answered, or its remaining items have failed.
     cdef PushItem** at = &j.unresolved
     cdef PushItem* it
+    cdef Queue* q
+    cdef bint sealed = sealring.n > 0
+    if spills and not (catalog.n_sealed or sealed):
+        return True
     while at[0] != NULL:
         it = at[0]
-        if it.run != NULL and it.partition.queue.sealed:
+        if not spills:
+            sealed = it.partition.queue.sealed
+        elif not sealring.n:
+            uv_rwlock_rdlock(&catalog.lock)
+            q = catalog_queue(it.queue)
+            sealed = q != NULL and q.sealed
+            uv_rwlock_rdunlock(&catalog.lock)
+        if sealed and it.run != NULL:
             it = at[0] = runitem_replace(it)
-        if sealing_needs(it) and not sealing_item(w, &j.job, it):
+        if sealed and not sealing_has(it) and not sealing_item(w, &j.job, it):
             sealing_refuse_push(j)
             return False
         at = &it.next
@@ -72,34 +86,6 @@ cdef bint sealing_needs_any(PushPartition* g) noexcept nogil:
             return True
         it = it.next
     return False
-
-# ---- the failover buffer ---------------------------------------------------------------------------------------------
-
-cdef bint sealing_spill(Worker* w, PushJob* j) noexcept nogil:
-    # Seals unresolved items before they are written to the failover buffer, whatever their queue is. A plain queue may
-    # have become encrypted without this process being able to hear of it. A record that names its key is opened in any
-    # queue. Without a key, only items of queues known to be encrypted are refused. Returns False if the request is
-    # answered, or its items have failed.
-    cdef PushItem** at = &j.unresolved
-    cdef PushItem* it
-    cdef Queue* q
-    cdef bint sealed = sealring.n > 0
-    if not (catalog.n_sealed or sealed):
-        return True
-    while at[0] != NULL:
-        it = at[0]
-        if not sealring.n:
-            uv_rwlock_rdlock(&catalog.lock)
-            q = catalog_queue(it.queue)
-            sealed = q != NULL and q.sealed
-            uv_rwlock_rdunlock(&catalog.lock)
-        if sealed and it.run != NULL:
-            it = at[0] = runitem_replace(it)
-        if sealed and not sealing_has(it) and not sealing_item(w, &j.job, it):
-            sealing_refuse_push(j)
-            return False
-        at = &it.next
-    return True
 
 # ---- refused ---------------------------------------------------------------------------------------------------------
 

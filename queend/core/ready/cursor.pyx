@@ -122,7 +122,7 @@ cdef void cursor_retire(Cursor* c, PopJob** wake) noexcept nogil:
     while c.wait_first != NULL:
         waiters_wake(c.wait_first, wake)
     cursor_move(c, CURSOR_IDLE, 0)
-    unacked_end(c)
+    unacked_end(unacked_key(c))
     if c.all_prev != NULL:
         c.all_prev.all_next = c.all_next
     else:
@@ -138,7 +138,7 @@ cdef void cursor_free(Cursor* c) noexcept nogil:
     if c.fed != NULL:
         unacked_feed_end(c)
     if not c.dead:
-        unacked_end(c)
+        unacked_end(unacked_key(c))
         heap_del(&book.due, &c.due)
         c.group.all_cursors = c.all_next      # the cursor is the first
     book.n_cursors -= 1

@@ -5,14 +5,18 @@
 # ---- groups that want a scan -----------------------------------------------------------------------------------------
 # A scan finds messages and leases that this process has no notice of.
 
+cdef inline void group_list_scan(Group* g) noexcept nogil:
+    # Puts a group at the head of the list. Requires book.lock.
+    g.scan_listed = True
+    g.scan_next = book.scan_first
+    book.scan_first = g
+    book.n_scans += 1
+
 cdef void group_want_scan(Group* g) noexcept nogil:
     # Adds a group whose scan is wanted to the list. Requires book.lock.
     if g.scan == SCAN_WANTED and not g.scan_listed:
-        g.scan_listed = True
         g.scan_after = 0
-        g.scan_next = book.scan_first
-        book.scan_first = g
-        book.n_scans += 1
+        group_list_scan(g)
 
 cdef void group_unlist_scan(Group* g) noexcept nogil:
     # Takes a group from the list. Requires book.lock.
@@ -27,11 +31,10 @@ cdef void group_unlist_scan(Group* g) noexcept nogil:
 
 cdef void group_rescan(Group* g) noexcept nogil:
     # Wants another scan, as everything known may be wrong (seek, configure). Requires book.lock.
-    if g.scan == SCAN_DONE:
-        g.scan = SCAN_WANTED
+    cdef bint done = g.scan == SCAN_DONE
+    group_scan_later(g)
+    if done:
         group_want_scan(g)
-    elif g.scan != SCAN_WANTED:
-        g.scan_twice = True
 
 cdef void group_scan_later(Group* g) noexcept nogil:
     # Wants another scan, which the group's next pop begins. Requires book.lock.
@@ -39,18 +42,6 @@ cdef void group_scan_later(Group* g) noexcept nogil:
         g.scan = SCAN_WANTED
     elif g.scan != SCAN_WANTED:
         g.scan_twice = True
-
-cdef void group_yield_scan(Group* g) noexcept nogil:
-    # Puts a running scan at the head of the list, between two pages. The next worker with a free connection goes on
-    # with it. A dead group leaves the list. Requires book.lock.
-    if g.dead or g.queue.dead:
-        g.scan = SCAN_WANTED
-        g.scan_listed = False
-        return
-    g.scan = SCAN_PAUSED
-    g.scan_next = book.scan_first
-    book.scan_first = g
-    book.n_scans += 1
 
 # ---- scans that rest -------------------------------------------------------------------------------------------------
 # Above CURSORS_KEPT cursors, the scan of a group rests after a page if the group has something ready and no pop waits
@@ -61,32 +52,12 @@ cdef inline bint group_rests(const Group* g) noexcept nogil:
     # Returns True if the group's scan has begun, and goes on with a pop. Requires book.lock.
     return g.scan == SCAN_PAUSED and not g.scan_listed
 
-cdef bint group_rest_scan(Group* g) noexcept nogil:
-    # Lets the group's running scan rest, if it may. Returns True if it rests. Requires book.lock.
-    if book.n_cursors <= CURSORS_KEPT or g.n_ready == 0 or (g.n_wait and not g.paused):
-        return False
-    g.scan = SCAN_PAUSED
-    g.scan_listed = False
-    g.scan_rests = g.n_ready
-    return True
-
 cdef void group_resume_scan(Group* g, int took, bint more) noexcept nogil:
     # Handles a pop of a group whose scan rests. took: the partitions it takes; more: it wants more of them. Adds the
     # group to the list if it is time. Requires book.lock.
     g.scan_rests -= took
-    if g.scan_rests > 0 and not more:
-        return
-    g.scan_listed = True
-    g.scan_next = book.scan_first
-    book.scan_first = g
-    book.n_scans += 1
-
-cdef int group_scan_page(const Group* g) noexcept nogil:
-    # Returns how many partitions the next page of a scan has. Above CURSORS_KEPT a scan begins with a few, and doubles
-    # what it has read. Requires book.lock.
-    if book.n_cursors <= CURSORS_KEPT:
-        return SCAN_PAGE
-    return <int>min(<size_t>SCAN_PAGE, max(<size_t>SCAN_PAGE_LEAST, g.cursors.used))
+    if g.scan_rests <= 0 or more:
+        group_list_scan(g)
 
 # ---- groups in the order of their last pops --------------------------------------------------------------------------
 # They give the number of cursors two bounds. Above CURSORS_KEPT, groups without a pop in the last 1.5 s are given up,

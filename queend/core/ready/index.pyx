@@ -20,6 +20,11 @@ cdef inline void index_lock_all() noexcept nogil:
     uv_rwlock_rdlock(&catalog.lock)
     uv_mutex_lock(&book.lock)
 
+cdef inline void index_unlock(Worker* w, PopJob* wake) noexcept nogil:
+    # Unlocks the book, and wakes the pops that were taken out of it meanwhile.
+    uv_mutex_unlock(&book.lock)
+    waiters_send(w, wake)
+
 cdef inline void index_unlock_all(Worker* w, PopJob* wake) noexcept nogil:
     # Unlocks book and catalog, and wakes the pops that were taken out of the book meanwhile.
     uv_mutex_unlock(&book.lock)
@@ -72,10 +77,10 @@ cdef void index_stored(Partition* p, int64_t head, PopJob** wake) noexcept nogil
 
 # ---- leases, pauses and positions ------------------------------------------------------------------------------------
 
-cdef void index_acked(Group* g, Partition* p, int64_t forgets, bint released, int64_t committed, int64_t head,
-                      int64_t retry_until, int64_t now, PopJob** wake) noexcept nogil:
-    # Applies an acknowledgment to its cursor. forgets: book.forgets when it was sent. If cursors were moved by hand
-    # since, the lease it ended may not be the present one: the next pop finds out. Requires book.lock.
+cdef void index_acked(Group* g, Partition* p, const Call* call, bint released, int64_t committed, int64_t head,
+                      int64_t retry_until, PopJob** wake) noexcept nogil:
+    # Applies an acknowledgment, which this call has made, to its cursor. If cursors were moved by hand since the call
+    # was sent, the lease it ended may not be the present one: the next pop finds out. Requires book.lock.
     cdef Cursor* c = cursor_or_scan(g, p)
     cdef PopJob* before
     cdef int64_t wait
@@ -87,7 +92,7 @@ cdef void index_acked(Group* g, Partition* p, int64_t forgets, bint released, in
         c.recheck |= RECHECK_FREE if released else RECHECK_NEWS
     if c == NULL or c.state == CURSOR_BUSY or not released:
         return
-    if forgets != book.forgets:
+    if call.forgets != book.forgets:
         index_ack_lost(g, p, wake)
         return
     c.partly_acked = committed + 1 < c.next_offset
@@ -95,7 +100,7 @@ cdef void index_acked(Group* g, Partition* p, int64_t forgets, bint released, in
     wait = retry_until - dbclock_now() if retry_until else 0
     if wait > 0 and p.head > c.next_offset:
         c.wakes_at = retry_until
-        cursor_move(c, CURSOR_DELAYED, now + wait)
+        cursor_move(c, CURSOR_DELAYED, call.ended_us + wait)
         return
     if c.state == CURSOR_READY:
         return
@@ -115,11 +120,10 @@ cdef void index_ack_lost(Group* g, Partition* p, PopJob** wake) noexcept nogil:
     elif c != NULL and c.state == CURSOR_LEASED:
         cursor_wake(c, wake)
 
-cdef int64_t index_expire(int64_t now, PopJob** wake) noexcept nogil:
-    # Makes cursors ready whose lease or delay ended. Returns when the next one ends, 0 for never. Takes book.lock.
+cdef void index_expire(int64_t now, PopJob** wake) noexcept nogil:
+    # Makes cursors ready whose lease or delay ended. Requires book.lock.
     cdef HeapNode* n
     cdef Cursor* c
-    uv_mutex_lock(&book.lock)
     while True:
         n = heap_top(&book.due)
         if n == NULL or n.at > now:
@@ -128,9 +132,6 @@ cdef int64_t index_expire(int64_t now, PopJob** wake) noexcept nogil:
         if c.state == CURSOR_LEASED:
             unacked_expired(c, now)
         cursor_wake(c, wake)
-    now = n.at if n != NULL else 0
-    uv_mutex_unlock(&book.lock)
-    return now
 
 cdef void index_pause_end(Partition* p, int32_t group, int64_t at, int64_t wall, int64_t now,
                           PopJob** wake) noexcept nogil:
@@ -168,11 +169,6 @@ cdef void index_forget(Group* g) noexcept nogil:
     group_scan_later(g)
 
 # ---- notices of other daemons ----------------------------------------------------------------------------------------
-
-cdef void index_peer_stored(Partition* p, PopJob** wake) noexcept nogil:
-    # Handles a peer's notice that messages were stored in a partition: its cursors are worth a try. The new head is
-    # known only from the database. Requires book.lock.
-    index_notify(p, INT64_MAX, False, wake)
 
 cdef bint index_peer_released(Partition* p, int32_t group, PopJob** wake) noexcept nogil:
     # Handles a peer's notice that a lease ended: makes the cursor ready. Returns True if a feed of this process holds

@@ -88,28 +88,19 @@ cdef void namewaiters_wake_queue(Queue* q, Slice partition, PopJob** wake) noexc
     for i in range(4):
         namewaiters_wake(namewaiters_filed(q, i), none, wake)
 
-cdef void namewaiters_wake_known(PopJob** wake) noexcept nogil:
-    # Wakes pops that wait for a namespace or task, or for something of a queue that is known by now. Pops of unknown
-    # queues keep their places. Requires catalog.lock and book.lock.
+cdef void namewaiters_wake_all(bint known, PopJob** wake) noexcept nogil:
+    # Wakes all pops. known: only pops that wait for a namespace or task, or for something of a queue that is known by
+    # now; pops of unknown queues keep their places. Requires catalog.lock and book.lock.
     cdef size_t i = 0
     cdef NameWaiters* s
     while book.n_name_waiters and i <= book.name_waiters.mask:
         s = <NameWaiters*>book.name_waiters.cells[i].value if book.name_waiters.cells[i].key else NULL
-        while s != NULL and not s.any_queue and catalog_queue(s.name) == NULL:
+        while known and s != NULL and not s.any_queue and catalog_queue(s.name) == NULL:
             s = s.same_hash
         if s == NULL:
             i += 1
         else:
             namewaiters_wake(s, slice_of(NULL, 0), wake)      # the list leaves the table, and another may take its cell
-
-cdef void namewaiters_wake_all(PopJob** wake) noexcept nogil:
-    cdef size_t i = 0
-    while book.n_name_waiters and i <= book.name_waiters.mask:
-        if book.name_waiters.cells[i].key == 0:
-            i += 1
-        else:
-            # the list leaves the table, and another may take its cell
-            namewaiters_wake(<NameWaiters*>book.name_waiters.cells[i].value, slice_of(NULL, 0), wake)
 
 # ---- questions of other rooms ----------------------------------------------------------------------------------------
 
@@ -154,8 +145,8 @@ cdef Awaited* namewaiters_first(uint64_t key, int64_t now) noexcept nogil:
     cdef Awaited* a = &awaited[(key >> 1) % AWAITED_SETS * AWAITED_WAYS]
     cdef int i
     for i in range(AWAITED_WAYS):
-        if a[i].key == key:
-            return &a[i] if now - a[i].last_us <= AWAITED_US else NULL
+        if a[i].key == key and now - a[i].last_us <= AWAITED_US:
+            return &a[i]
     return NULL
 
 cdef void namewaiters_first_note(uint64_t key, int64_t started_us, int64_t now) noexcept nogil:
@@ -166,9 +157,6 @@ cdef void namewaiters_first_note(uint64_t key, int64_t started_us, int64_t now) 
     if a == NULL:
         a = all_
         for i in range(AWAITED_WAYS):
-            if all_[i].key == key:
-                a = &all_[i]
-                break
             if all_[i].last_us < a.last_us:
                 a = &all_[i]
         a.key = key
@@ -177,8 +165,6 @@ cdef void namewaiters_first_note(uint64_t key, int64_t started_us, int64_t now) 
 
 cdef void namewaiters_first_forget(uint64_t key) noexcept nogil:
     # Forgets a group that was made: its row says where it begins from now on.
-    cdef Awaited* a = &awaited[(key >> 1) % AWAITED_SETS * AWAITED_WAYS]
-    cdef int i
-    for i in range(AWAITED_WAYS):
-        if a[i].key == key:
-            memset(&a[i], 0, sizeof(Awaited))
+    cdef Awaited* a = namewaiters_first(key, clock_mono_us())
+    if a != NULL:
+        memset(a, 0, sizeof(Awaited))

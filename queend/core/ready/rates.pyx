@@ -23,7 +23,7 @@ cdef void rates_look(int64_t at, bint soon) noexcept nogil:
     if book.rates_at == 0 or at < book.rates_at:
         book.rates_at = at
         if soon:
-            waiters_wake_leader()
+            waiters_post_leader(waiters_leader_woken)
 
 cdef void rates_changed(Queue* q) noexcept nogil:
     # Forgets what was said of the former rates of a queue.

@@ -144,21 +144,13 @@ cdef void waiters_woken(Worker* w, InboxMsg* m) noexcept nogil:
 
 # ---- the first worker is woken ---------------------------------------------------------------------------------------
 
-cdef inline void waiters_wake_leader() noexcept nogil:
-    # Lets the first worker look around. Any thread may call it.
-    waiters_post_leader(waiters_leader_woken)
-
 cdef void waiters_post_leader(void (*run)(Worker* w, InboxMsg* m) noexcept nogil) noexcept nogil:
-    cdef InboxMsg* m = <InboxMsg*>calloc(1, sizeof(InboxMsg))
-    if m == NULL or leader == NULL:
-        free(m)
-        return
-    m.run = run
-    if not worker_post(leader, m):
-        free(m)
+    # Has the first worker run a function, which frees the message. Any thread.
+    if leader != NULL:
+        worker_call(leader, run)
 
 cdef void waiters_leader_woken(Worker* w, InboxMsg* m) noexcept nogil:
-    # Frees the message: the worker's drain comes next.
+    # Lets the worker look around: its drain comes next.
     free(m)
 
 # ---- counted ---------------------------------------------------------------------------------------------------------

@@ -37,9 +37,15 @@ cdef void drain_turn(Worker* w) noexcept nogil:
 cdef void drain_on_slot_idle(void* owner) noexcept nogil:
     drain_turn((<Engine*>owner).worker)
 
-cdef inline void drain_run(Engine* e, Drain* d) noexcept nogil:
-    if (d.lists[0] == NULL or drain_waits(d)) and not (d.rests and e.pause_until):
+cdef void drain_run(Engine* e, Drain* d) noexcept nogil:
+    if d.lists[0] != NULL and not drain_waits(d) or d.rests and e.pause_until:
+        return
+    if d.send == NULL:
         d.run(e)
+        return
+    jobs_expire(e, &d.queue.jobs)
+    while linger_fires(e, d.queue) and d.send(e):
+        pass
 
 cdef inline bint drain_waits(Drain* d) noexcept nogil:
     # Returns True if one of its lists holds work.
@@ -64,7 +70,7 @@ cdef inline void drain_export_limits(Engine* e) noexcept nogil:
     # Copies the limits to the counters, for the metrics.
     cdef int i
     for i in range(e.n_drains):
-        if e.drains[i].queue != NULL:
+        if e.drains[i].queue != NULL and e.drains[i].op != OP_COUNT:
             e.worker.counters.op[e.drains[i].op].limit = e.drains[i].queue.limit.limit
 
 # ---- the timer -------------------------------------------------------------------------------------------------------
@@ -138,10 +144,9 @@ cdef void drain_on_timer(uv_timer_t* t) noexcept nogil:
         heap_del(&e.deadlines, top)
         popend_deadline(e.worker, <PopJob*>top.owner)
     if e.worker.index == 0:
-        index_expire(now, &wake)
         uv_mutex_lock(&book.lock)
+        index_expire(now, &wake)
         rowcache_evict(now)
-        uv_mutex_unlock(&book.lock)
-        waiters_send(e.worker, wake)
+        index_unlock(e.worker, wake)
         poll_tick(e, now)
     drain_turn(e.worker)

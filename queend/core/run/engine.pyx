@@ -41,9 +41,8 @@ cdef bint engine_boot(Process* p) noexcept nogil:
     catalog_open()
     index_open()
     idset_open(p.settings.dedupe_bytes)
-    rowcache_open(<size_t>p.settings.cache_bytes)
-    unacked_open()
-    catalog_sizes_open()
+    rowcache.most = <size_t>p.settings.cache_bytes
+    uv_mutex_init(&capacity_lock)
     uv_mutex_init(&reload_lock)
     incarnation_open(reload_forget_all)
     health_open()
@@ -63,7 +62,6 @@ cdef bint engine_open(Worker* w) noexcept nogil:
     w.engine = e
     e.worker = w
     e.settings = w.settings
-    e.deadline_ms = w.settings.deadline_ms
     e.patience_us = <int64_t>w.settings.patience_ms * 1000
     e.pack.least = w.settings.compress_from
     w.counters.op[OP_PUSH].limit = appender_count(w)
@@ -143,7 +141,7 @@ cdef void engine_readyz(Worker* w, Request* r, int route) noexcept nogil:
     cdef char[160] text
     if why == NULL:
         reply_simple(r, b"{\"status\":\"ready\"}")
-    elif engine_buffers(w.process):
+    elif spool.on and not w.process.stopping and not atomic_get64(&doubt.buffer):
         snprintf(text, sizeof(text), b'{"status":"buffering","reason":"%s"}', why)
         reply_simple(r, text)
     else:
@@ -166,10 +164,6 @@ cdef const char* engine_unready(Process* p) noexcept nogil:
     if doubts & DOUBT_BUFFER and spool.gate == GATE_SHUT:
         return b"The failover buffer is full"
     return NULL
-
-cdef inline bint engine_buffers(Process* p) noexcept nogil:
-    # Returns True if pushes that cannot be stored are still accepted. Any thread.
-    return spool.on and not p.stopping and not atomic_get64(&doubt.buffer)
 
 cdef int64_t engine_doubts(Process* p) noexcept nogil:
     # Returns the DOUBT_* bits of all workers together. Any thread.
@@ -277,7 +271,7 @@ cdef void engine_stop(Worker* w) noexcept nogil:
     e.stopping = True
     index_lock_all()
     reload_wake_queues(True, &wake)
-    namewaiters_wake_all(&wake)
+    namewaiters_wake_all(False, &wake)
     index_unlock_all(w, wake)
     feed_check_all(e)
     drain_turn(w)
@@ -341,6 +335,6 @@ cdef void engine_halt(Process* p) noexcept nogil:
     idset_close()
     rowcache_close()
     unacked_close()
-    catalog_sizes_close()
+    uv_mutex_destroy(&capacity_lock)
     index_close()
     uv_mutex_destroy(&reload_lock)

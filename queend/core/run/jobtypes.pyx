@@ -9,11 +9,11 @@ cdef void jobtypes_routes() noexcept nogil:
     t = jobtype_route(b"push", METHOD_POST, b"/api/v1/push", push_submit, ROUTE_PUSH)
     t.query = PUSH_QUERY_NAMES
     t.buffered = True
-    jobtype_pop_route(b"pop_queue", b"/api/v1/pop/queue/:queue", ROUTE_POP_QUEUE)
-    jobtype_pop_route(b"pop_partition", b"/api/v1/pop/queue/:queue/partition/:partition?", ROUTE_POP_PARTITION)
-    jobtype_pop_route(b"pop_any", b"/api/v1/pop", ROUTE_POP_ANY)
-    jobtype_feed_route(b"stream_queue", b"/api/v1/stream/:queue", ROUTE_STREAM_QUEUE)
-    jobtype_feed_route(b"stream_partition", b"/api/v1/stream/:queue/partition/:partition?", ROUTE_STREAM_PARTITION)
+    jobtype_pop_route(b"pop_queue", b"/api/v1/pop/queue/:queue", ROUTE_POP_QUEUE, False)
+    jobtype_pop_route(b"pop_partition", b"/api/v1/pop/queue/:queue/partition/:partition?", ROUTE_POP_PARTITION, False)
+    jobtype_pop_route(b"pop_any", b"/api/v1/pop", ROUTE_POP_ANY, False)
+    jobtype_pop_route(b"stream_queue", b"/api/v1/stream/:queue", ROUTE_STREAM_QUEUE, True)
+    jobtype_pop_route(b"stream_partition", b"/api/v1/stream/:queue/partition/:partition?", ROUTE_STREAM_PARTITION, True)
     jobtype_route(b"ack", METHOD_POST, b"/api/v1/ack", ack_submit, ROUTE_ACK)
     jobtype_route(b"ack_batch", METHOD_POST, b"/api/v1/ack/batch", ack_submit, ROUTE_ACK_BATCH)
     jobtype_route(b"transaction", METHOD_POST, b"/api/v1/transaction", tx_submit, ROUTE_ONLY)
@@ -23,14 +23,8 @@ cdef void jobtypes_routes() noexcept nogil:
     jobtype_route(b"cycle", METHOD_POST, b"/streams/v1/cycle", cycle_submit, ROUTE_ONLY)
     t = jobtype_route(b"events", METHOD_POST, b"/api/v1/events/:queue", push_submit, ROUTE_EVENTS)
     t.query = EVENTS_QUERY_NAMES
-    t = jobtype_route(b"livez", METHOD_GET, b"/livez", watchdog_livez, ROUTE_ONLY)
-    t.methods |= 1 << METHOD_HEAD
-    t.level = GRANT_NONE
-    t.tells = True
-    t = jobtype_route(b"readyz", METHOD_GET, b"/readyz", engine_readyz, ROUTE_ONLY)
-    t.methods |= 1 << METHOD_HEAD
-    t.level = GRANT_NONE
-    t.tells = True
+    jobtype_probe_route(b"livez", b"/livez", watchdog_livez)
+    jobtype_probe_route(b"readyz", b"/readyz", engine_readyz)
 
 cdef HotRoute* jobtype_route(const char* name, int method, const char* path,
                              void (*submit)(Worker* w, Request* r, int route) noexcept nogil, int route) noexcept nogil:
@@ -49,16 +43,18 @@ cdef HotRoute* jobtype_route(const char* name, int method, const char* path,
     t.route = route
     return t
 
-cdef void jobtype_pop_route(const char* name, const char* path, int route) noexcept nogil:
-    cdef HotRoute* t = jobtype_route(name, METHOD_GET, path, pop_submit, route)
+cdef void jobtype_pop_route(const char* name, const char* path, int route, bint streams) noexcept nogil:
+    cdef HotRoute* t = jobtype_route(name, METHOD_GET, path, feed_submit if streams else pop_submit, route)
     t.query = NULL
+    t.streams = streams
     t.delivers = True
 
-cdef void jobtype_feed_route(const char* name, const char* path, int route) noexcept nogil:
-    cdef HotRoute* t = jobtype_route(name, METHOD_GET, path, feed_submit, route)
-    t.query = NULL
-    t.streams = True
-    t.delivers = True
+cdef void jobtype_probe_route(const char* name, const char* path,
+                              void (*submit)(Worker* w, Request* r, int route) noexcept nogil) noexcept nogil:
+    cdef HotRoute* t = jobtype_route(name, METHOD_GET, path, submit, ROUTE_ONLY)
+    t.methods |= 1 << METHOD_HEAD
+    t.level = GRANT_NONE
+    t.tells = True
 
 jobtypes_routes()
 
@@ -77,6 +73,7 @@ cdef void jobtypes_queues(Engine* e) noexcept nogil:
     jobtype_queue(e, &e.claims, TYPE_POP, &LINGER_TURN)
     jobtype_queue(e, &e.acks, TYPE_ACK, NULL)
     jobtype_queue(e, &e.txs, TYPE_TRANSACTION, NULL)
+    e.txs.linger.preferred = 1        # transactions do not wait for others
     jobtype_queue(e, &e.leases, TYPE_LEASE, NULL)
     # cycles wait for each other in the database
     limit_fixed(&e.cycles.limit,
@@ -86,8 +83,9 @@ cdef void jobtypes_queues(Engine* e) noexcept nogil:
     limit_fixed(&e.takebacks.limit, 1)
 
 cdef void jobtype_queue(Engine* e, JobQueue* q, int job_type, const LingerRule* rule) noexcept nogil:
+    cdef LimitConfig config = limit_config(e.settings, job_type)
     joblist_open(&q.jobs, JOB_LEASING)
-    limit_of_type(e, &q.limit, job_type)
+    limit_open(&q.limit, &config)
     linger_of_type(e.settings, &q.linger, job_type, rule)
 
 cdef void jobtypes_drains(Engine* e) noexcept nogil:
@@ -102,13 +100,13 @@ cdef void jobtypes_drains(Engine* e) noexcept nogil:
     d.lists[3] = <ListHead*>&e.leased.first
     d.op = OP_POP
     d.queue = &e.pops
-    jobtype_queue_drain(e, ack_drain, &e.acks, OP_ACK)
-    jobtype_queue_drain(e, txcall_drain, &e.txs, OP_TRANSACTION)
+    jobtype_queue_drain(e, ack_send, &e.acks, OP_ACK)
+    jobtype_queue_drain(e, txcall_send, &e.txs, OP_TRANSACTION)
     # The following drains keep their order.
-    jobtype_drain(e, cyclecall_drain, <ListHead*>&e.cycles.jobs.first, True)
+    jobtype_queue_drain(e, cyclecall_send, &e.cycles, OP_COUNT)
     jobtype_drain(e, cycle_flush_drain, <ListHead*>&e.flushes.first, False)
-    jobtype_drain(e, lease_asks_drain, <ListHead*>&e.lease_asks.jobs.first, True)
-    jobtype_queue_drain(e, lease_drain, &e.leases, OP_LEASE)
+    jobtype_queue_drain(e, lease_asks_send, &e.lease_asks, OP_COUNT)
+    jobtype_queue_drain(e, lease_send, &e.leases, OP_LEASE)
     d = jobtype_drain(e, release_drain, <ListHead*>&e.releases.first, True)
     d.lists[1] = <ListHead*>&e.takebacks.first
     jobtype_drain(e, popend_pauses_drain, <ListHead*>&e.paused.first, False)
@@ -121,7 +119,8 @@ cdef Drain* jobtype_drain(Engine* e, void (*run)(Engine* e) noexcept nogil, List
     d.rests = rests
     return d
 
-cdef void jobtype_queue_drain(Engine* e, void (*run)(Engine* e) noexcept nogil, JobQueue* q, int op) noexcept nogil:
-    cdef Drain* d = jobtype_drain(e, run, <ListHead*>&q.jobs.first, True)
+cdef void jobtype_queue_drain(Engine* e, bint (*send)(Engine* e) noexcept nogil, JobQueue* q, int op) noexcept nogil:
+    cdef Drain* d = jobtype_drain(e, NULL, <ListHead*>&q.jobs.first, True)
+    d.send = send
     d.op = op
     d.queue = q

@@ -5,7 +5,7 @@
 # ---- a reload --------------------------------------------------------------------------------------------------------
 
 cdef void reload_send(Engine* e) noexcept nogil:
-    global reload_running, reload_sent
+    global reload_running
     cdef bint mine
     if slotpool_take(e.slots) == NULL:
         return
@@ -13,7 +13,6 @@ cdef void reload_send(Engine* e) noexcept nogil:
     mine = not reload_running
     if mine:
         reload_running = True
-        reload_sent = clock_mono_us()
     uv_mutex_unlock(&reload_lock)
     e.want_reload = False     # the end of another worker's reload reaches this worker too
     if not mine:
@@ -55,7 +54,7 @@ cdef void reload_done(Call* c, PGresult* res, int outcome) noexcept nogil:
     global reload_running, reload_at, reload_of, reload_error
     cdef Engine* e = c.engine
     cdef int i
-    cdef bint missed = False
+    cdef bint missed = outcome != SLOT_OK
     cdef PopJob* wake = NULL
     if outcome == SLOT_OK:
         retire_apply(res, &wake)
@@ -66,19 +65,18 @@ cdef void reload_done(Call* c, PGresult* res, int outcome) noexcept nogil:
     reload_error = sqlstate_of(res) if outcome == SLOT_ERROR else NULL
     reload_at = clock_mono_us()
     if outcome == SLOT_OK:
-        reload_of = reload_sent
+        reload_of = c.sent_us
     uv_mutex_unlock(&reload_lock)
-    if outcome != SLOT_OK:
-        e.want_reload = True
-        e.reload_pause = clock_mono_us() + 200000
-        return
-    reload_wake_changed(e.worker, wake)
-    for i in range(e.settings.workers):
+    if outcome == SLOT_OK:    # pops parked on changed queues look at names and options again
+        index_lock_all()
+        reload_wake_queues(False, &wake)
+        index_unlock_all(e.worker, wake)
+    for i in range(e.settings.workers if outcome == SLOT_OK else 0):
         if i == e.worker.index:
             reload_applied(e.worker, NULL)
         elif not worker_call(e.worker.process.workers[i], reload_applied):
             missed = True
-    if missed:                # no memory for the message: reloads once more
+    if missed:                # or no memory for the message: reloads once more
         e.want_reload = True
         e.reload_pause = clock_mono_us() + 200000
 
@@ -111,12 +109,6 @@ cdef void reload_applied(Worker* w, InboxMsg* m) noexcept nogil:
     poll_loaded(e)
 
 # ---- parked pops -----------------------------------------------------------------------------------------------------
-
-cdef void reload_wake_changed(Worker* w, PopJob* wake) noexcept nogil:
-    # Wakes the pops parked on changed queues, to look at names and options again; also those in `wake`.
-    index_lock_all()
-    reload_wake_queues(False, &wake)
-    index_unlock_all(w, wake)
 
 cdef void reload_wake_queues(bint all_, PopJob** wake) noexcept nogil:
     # Adds to `wake` the pops parked on all queues, retired ones too, or on the queues that a reload changed. Requires
@@ -211,7 +203,6 @@ cdef void reload_on_server(void* owner) noexcept nogil:
     uv_rwlock_rdlock(&catalog.lock)
     known = catalog.loaded and catalog.version != VERSION_NONE
     uv_rwlock_rdunlock(&catalog.lock)
-    e.incarnation = e.slots.incarnation
     e.version = VERSION_NONE
     poll_forget(e)
     if known:

@@ -155,13 +155,17 @@ cdef void stopreport_request(Request* r, Buf* text) noexcept nogil:
 
 cdef void stopreport_job(Engine* e, Job* j, int64_t now, Buf* text) noexcept nogil:
     # Requires book.lock: another worker may take a parked pop out of the book.
+    cdef Partition* p
     if j.kind == &POP_JOB:
         stopreport_pop(<PopJob*>j, now, text)
     elif j.kind == &PUSH_JOB:
         stopreport_push(<PushJob*>j, text)
     elif j.kind == &ACK_JOB:
         buf_text(text, b"ack")
-        stopreport_ack((<AckJob*>j).req.items, text)
+        p = (<AckJob*>j).req.items.partition
+        if p != NULL:
+            stopreport_name(text, b", queue ", p.queue.name)
+            stopreport_name(text, b", partition ", p.name)
         stopreport_name(text, b", group ", (<AckJob*>j).req.group)
     elif j.kind == &TX_JOB:
         stopreport_number(text, b"transaction, operations: ", (<TxJob*>j).req.n, b"")
@@ -176,11 +180,6 @@ cdef void stopreport_job(Engine* e, Job* j, int64_t now, Buf* text) noexcept nog
         stopreport_number(text, b", tries: ", j.tries, b"")
     if j.errors:
         stopreport_number(text, b", errors: ", j.errors, b"")
-
-cdef void stopreport_ack(AckItem* it, Buf* text) noexcept nogil:
-    if it.partition != NULL:
-        stopreport_name(text, b", queue ", it.partition.queue.name)
-        stopreport_name(text, b", partition ", it.partition.name)
 
 cdef void stopreport_pop(PopJob* j, int64_t now, Buf* text) noexcept nogil:
     buf_text(text, b"pop, ")
@@ -225,9 +224,7 @@ cdef Call* stopreport_call(Slot* s, Job* j) noexcept nogil:
     cdef Call* c = <Call*>s.ctx if s.state == SLOT_BUSY and s.done == call_answered else NULL
     if c == NULL:
         return NULL
-    if (stopreport_has(c.jobs.first, j) or c.done == claimcall_done and stopreport_has((<PopCall*>c).acks.first, j)
-            or c.done == txcall_done and &(<TxCall*>c).job.job is j
-            or c.done == cyclecall_done and &(<CycleCall*>c).job.job is j):
+    if stopreport_has(c.jobs.first, j) or c.done == claimcall_done and stopreport_has((<PopCall*>c).acks.first, j):
         return c
     return NULL
 

@@ -157,11 +157,6 @@ cdef void ack_ask_item(Engine* e, AckItem* it, Slice group) noexcept nogil:
 # rules are applied one request at a time, and no call waits in PostgreSQL for a cursor of another call. Requests for
 # other cursors go first meanwhile.
 
-cdef void ack_drain(Engine* e) noexcept nogil:
-    jobs_expire(e, &e.acks.jobs)
-    while linger_fires(e, &e.acks) and ack_send(e):
-        pass
-
 cdef bint ack_send(Engine* e) noexcept nogil:
     cdef AckCall* call = NULL
     cdef AckArgs* a = <AckArgs*>e.args.at
@@ -357,8 +352,7 @@ cdef void ack_uncertain(Engine* e, AckRow* rows, int n) noexcept nogil:
     for i in range(n):
         if rows[i].group != NULL:
             index_ack_lost(rows[i].group, rows[i].partition, &wake)
-    uv_mutex_unlock(&book.lock)
-    waiters_send(e.worker, wake)
+    index_unlock(e.worker, wake)
 
 cdef void ack_take(AckCall* call, PGresult* res) noexcept nogil:
     cdef int row, i, k
@@ -390,13 +384,12 @@ cdef void ack_take(AckCall* call, PGresult* res) noexcept nogil:
             k += 1
             it = it.next
         if a.group != NULL and pg_int2(res, row, ACK_STATUS) == ACK_ROW_DONE:
-            index_acked(a.group, a.partition, call.base.forgets, pg_bool(res, row, ACK_RELEASED),
+            index_acked(a.group, a.partition, &call.base, pg_bool(res, row, ACK_RELEASED),
                         pg_int8_or(res, row, ACK_COMMITTED, -1), pg_int8_or(res, row, ACK_HEAD, 0),
-                        pg_int8_or(res, row, ACK_RETRY_UNTIL, 0), call.base.ended_us, &wake)
+                        pg_int8_or(res, row, ACK_RETRY_UNTIL, 0), &wake)
             if any_:          # the remaining records may have gaps
-                unacked_over(table_pair(a.partition.id, a.group.id))
-    uv_mutex_unlock(&book.lock)
-    waiters_send(call.base.engine.worker, wake)
+                unacked_end(table_pair(a.partition.id, a.group.id))
+    index_unlock(call.base.engine.worker, wake)
 
 cdef void ack_take_window(AckItem* it, Slice codes, bint released) noexcept nogil:
     # Sets the result of a window from its codes: all messages of a window have the same result.

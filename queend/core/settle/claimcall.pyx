@@ -140,5 +140,4 @@ cdef void claimcall_book(PopCall* call, PGresult* res, int row, int64_t now) noe
             claim_made(c, c.job.client_gone, NULL, now, &wake)
         elif c.job.n_made:
             claim_undo(call.base.engine, c, False, &wake)
-    uv_mutex_unlock(&book.lock)
-    waiters_send(call.base.engine.worker, wake)
+    index_unlock(call.base.engine.worker, wake)

@@ -107,13 +107,12 @@ cdef void cycle_ask(Engine* e, Job* job) noexcept nogil:
         if q.items[i].partition == NULL:
             ask_names(e, ASK_RESOLVE, q.items[i].queue, q.items[i].part, 0)
 
-cdef bint cycle_name_refused(Round* r, Job* job) noexcept nogil:
+cdef void cycle_name_refused(Round* r, Job* job) noexcept nogil:
     cdef PushReq* q = &(<CycleJob*>job).req.push
     cdef int i
     for i in range(q.n):
         if q.items[i].partition == NULL and ask_is_refused(r, job, False, q.items[i].queue, q.items[i].part):
-            return True
-    return False
+            return
 
 # ---- cycles that wait for the end of a lease -------------------------------------------------------------------------
 
@@ -184,8 +183,8 @@ cdef void cycle_take(CycleCall* call, PGresult* res) noexcept nogil:
             p.queue.tally[w.index].ack_done += <uint64_t>q.count
         g = catalog_group_id(p.queue, pg_int4_or(res, 0, CYCLE_GROUP, 0))
     if g != NULL:
-        index_acked(g, p, call.base.forgets, pg_bool(res, 0, CYCLE_RELEASED), pg_int8_or(res, 0, CYCLE_COMMITTED, -1),
-                    pg_int8_or(res, 0, CYCLE_HEAD, 0), 0, clock_mono_us(), &wake)
+        index_acked(g, p, &call.base, pg_bool(res, 0, CYCLE_RELEASED), pg_int8_or(res, 0, CYCLE_COMMITTED, -1),
+                    pg_int8_or(res, 0, CYCLE_HEAD, 0), 0, &wake)
     index_unlock_all(w, wake)
     cycle_done(call, pg_bytes(res, 0, CYCLE_QUEUE))
 

@@ -14,11 +14,6 @@ cdef enum:
 
 # ---- the next statement ----------------------------------------------------------------------------------------------
 
-cdef void cyclecall_drain(Engine* e) noexcept nogil:
-    while e.cycles.jobs.n and cyclecall_send(e):
-        pass
-    jobs_expire(e, &e.cycles.jobs)
-
 cdef bint cyclecall_send(Engine* e) noexcept nogil:
     # Sends the next statement. Returns False if nothing was sent: the job is back in its queue or was refused.
     cdef CycleCall* call = <CycleCall*>call_open(e, sizeof(CycleCall), STMT_CYCLE, &e.cycles.limit, cyclecall_done)
@@ -36,7 +31,7 @@ cdef bint cyclecall_send(Engine* e) noexcept nogil:
             cycle_resolve(e, &j.job)
         return True
     call.job = j
-    j.job.at = JOB_FETCHING
+    joblist_add(&call.base.jobs, &j.job)
     call.step = step
     arena_open(&call.batch.arena, &e.worker.chunks)
     if (step == STEP_DO or step == STEP_ASK) and not cyclecall_gather(call):
@@ -156,11 +151,7 @@ cdef void cyclecall_state(CycleArgs* a, CycleReq* q) noexcept nogil:
 
 cdef void cyclecall_done(Call* c, PGresult* res, int outcome) noexcept nogil:
     cdef CycleCall* call = <CycleCall*>c
-    cyclecall_answered(call, res, outcome)
-    arena_close(&call.batch.arena)
-
-cdef void cyclecall_answered(CycleCall* call, PGresult* res, int outcome) noexcept nogil:
-    cdef Engine* e = call.base.engine
+    cdef Engine* e = c.engine
     if job_unsent(&call.job.job, &e.cycles.jobs, outcome, b"The cycle is too large"):
         pass
     elif outcome != SLOT_OK and (res == NULL or call.step == STEP_ASK):
@@ -176,6 +167,7 @@ cdef void cyclecall_answered(CycleCall* call, PGresult* res, int outcome) noexce
         cyclecall_recovered(call, res)
     else:
         cycle_take(call, res)
+    arena_close(&call.batch.arena)
 
 cdef void cyclecall_found(CycleCall* call, PGresult* res) noexcept nogil:
     # Checks the queues of query and partition against the grant. Only tokens for all queues may use an unknown queue.
@@ -229,9 +221,16 @@ cdef void cyclecall_lost(CycleCall* call) noexcept nogil:
     # the client can find out.
     cdef CycleJob* j = call.job
     cdef bint asks = call.step == STEP_DO and call.batch.n_chunks > 0
+    cdef PopJob* wake = NULL
+    cdef Group* g
+    cdef Partition* p
     cdef int i
-    if call.step == STEP_DO and j.req.has_ack:
-        cyclecall_uncertain(call.base.engine.worker, &j.req)
+    if call.step == STEP_DO and j.req.has_ack:        # its lease may have ended: the next pop asks the database
+        index_lock_all()
+        p = catalog_ids(cyclecall_partition(&j.req), j.req.group, &g)
+        if g != NULL:
+            index_ack_lost(g, p, &wake)
+        index_unlock_all(call.base.engine.worker, wake)
     for i in range(j.req.push.n if asks else 0):
         asks = asks and j.req.push.items[i].id_kind == ID_MADE
     if (asks or call.step != STEP_DO) and clock_mono_us() - j.job.born_us <= call.base.engine.patience_us:
@@ -241,17 +240,6 @@ cdef void cyclecall_lost(CycleCall* call) noexcept nogil:
         job_refuse(&j.job, 503, CYCLE_IN_DOUBT)
     else:
         job_refuse(&j.job, 503, health_why())
-
-cdef void cyclecall_uncertain(Worker* w, CycleReq* q) noexcept nogil:
-    # Marks the cycle's lease as uncertain: the next pop asks the database.
-    cdef PopJob* wake = NULL
-    cdef Group* g
-    cdef Partition* p
-    index_lock_all()
-    p = catalog_ids(cyclecall_partition(q), q.group, &g)
-    if g != NULL:
-        index_ack_lost(g, p, &wake)
-    index_unlock_all(w, wake)
 
 cdef void cyclecall_error(Engine* e, CycleJob* j, PGresult* res, int64_t now) noexcept nogil:
     # Handles an error of the server: nothing took effect.

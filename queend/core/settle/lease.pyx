@@ -46,15 +46,13 @@ cdef void lease_submit(Worker* w, Request* r, int route) noexcept nogil:
 
 # ---- queue of the lease --------------------------------------------------------------------------------------------
 
-cdef void lease_asks_drain(Engine* e) noexcept nogil:
+cdef bint lease_asks_send(Engine* e) noexcept nogil:
     # Looks up the queues of leases. A lease's id names no queue, so a token cannot be checked without the database.
-    cdef Call* call
-    jobs_expire(e, &e.lease_asks.jobs)
-    call = call_open(e, sizeof(Call), STMT_LEASE_QUEUES, &e.lease_asks.limit, lease_asks_done)
+    cdef Call* call = call_open(e, sizeof(Call), STMT_LEASE_QUEUES, &e.lease_asks.limit, lease_asks_done)
     if call == NULL:
-        return
+        return False
     lease_take(call, &e.lease_asks.jobs, LEASE_ASKS, &e.args.at[0], NULL)
-    call_send(call)
+    return call_send(call)
 
 cdef void lease_asks_done(Call* c, PGresult* res, int outcome) noexcept nogil:
     cdef Engine* e = c.engine
@@ -81,11 +79,6 @@ cdef void lease_asks_done(Call* c, PGresult* res, int outcome) noexcept nogil:
         i += 1
 
 # ---- extension -----------------------------------------------------------------------------------------------------
-
-cdef void lease_drain(Engine* e) noexcept nogil:
-    jobs_expire(e, &e.leases.jobs)
-    while linger_fires(e, &e.leases) and lease_send(e):
-        pass
 
 cdef bint lease_send(Engine* e) noexcept nogil:
     cdef Call* call = call_open(e, sizeof(Call), STMT_RENEW, &e.leases.limit, lease_done)

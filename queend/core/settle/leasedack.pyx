@@ -199,8 +199,7 @@ cdef int leasedack_done(PopCall* call, PGresult* res) noexcept nogil:
             if a != NULL:
                 leasedack_take(call, a, pg_bool(res, row, TURN_RELEASED), pg_int8(res, row, TURN_HEAD), &wake)
         row += 1
-    uv_mutex_unlock(&book.lock)
-    waiters_send(call.base.engine.worker, wake)
+    index_unlock(call.base.engine.worker, wake)
     leasedack_answer(call)
     return row
 
@@ -232,8 +231,7 @@ cdef void leasedack_take(PopCall* call, LeasedAck* a, bint released, int64_t hea
         # a request usually holds one delivery
         unacked_acked(h, a.n, released, a.job.job.born_us, &a.first.group.handling if a == a.job.leased else NULL,
                       a.job.req.n)
-    index_acked(a.first.group, a.first.partition, call.base.forgets, released, a.first_offset + a.n - 1, head, 0,
-                call.base.ended_us, wake)
+    index_acked(a.first.group, a.first.partition, &call.base, released, a.first_offset + a.n - 1, head, 0, wake)
 
 cdef void leasedack_answer(PopCall* call) noexcept nogil:
     # Answers the jobs that were confirmed completely; the rest of the other jobs takes the full way.
@@ -254,15 +252,14 @@ cdef void leasedack_lost(PopCall* call) noexcept nogil:
     uv_mutex_lock(&book.lock)
     for i in range(call.n_leased):
         index_ack_lost(call.leased[i].first.group, call.leased[i].first.partition, &wake)
-    uv_mutex_unlock(&book.lock)
-    waiters_send(call.base.engine.worker, wake)
+    index_unlock(call.base.engine.worker, wake)
     while call.acks.first != NULL:
         job = joblist_take(&call.acks)
         leasedack_forget(<AckJob*>job)
         job_refuse(job, 503, ACK_UNKNOWN)
 
 cdef void leasedack_expire(Engine* e) noexcept nogil:
-    # Moves the jobs to e.acks while there is no connection: ack_drain handles their patience.
+    # Moves the jobs to e.acks while there is no connection: drain_run handles their patience.
     cdef Job* job
     while e.leased.first != NULL:
         job = joblist_take(&e.leased)

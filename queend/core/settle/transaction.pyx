@@ -185,7 +185,7 @@ cdef void tx_ask(Engine* e, Job* job) noexcept nogil:
         elif op.kind == TX_ACK:
             ack_ask_item(e, op.ack, op.ack.group_name)
 
-cdef bint tx_name_refused(Round* r, Job* job) noexcept nogil:
+cdef void tx_name_refused(Round* r, Job* job) noexcept nogil:
     cdef TxJob* j = <TxJob*>job
     cdef TxOp* op
     cdef int i
@@ -193,8 +193,7 @@ cdef bint tx_name_refused(Round* r, Job* job) noexcept nogil:
         op = &j.req.ops[i]
         if op.kind == TX_PUSH and op.push.partition == NULL and ask_is_refused(r, job, False, op.push.queue,
                                                                                op.push.part):
-            return True
-    return False
+            return
 
 # ---- pushes of a transaction or a cycle ------------------------------------------------------------------------------
 # In: items whose partitions are known; rows of an answer. Out: a batch; items with their offsets, which the book takes

@@ -15,11 +15,6 @@ cdef struct TxCall:
 
 # ---- the statement ---------------------------------------------------------------------------------------------------
 
-cdef void txcall_drain(Engine* e) noexcept nogil:
-    while e.txs.jobs.n and txcall_send(e):
-        pass
-    jobs_expire(e, &e.txs.jobs)
-
 cdef bint txcall_send(Engine* e) noexcept nogil:
     # Sends a transaction. Returns False if nothing was sent: the job is back in its queue or was refused.
     cdef TxCall* call = <TxCall*>call_open(e, sizeof(TxCall), STMT_TRANSACTION, &e.txs.limit, txcall_done)
@@ -32,7 +27,7 @@ cdef bint txcall_send(Engine* e) noexcept nogil:
         tx_resolve(e, &j.job)
         return True
     call.job = j
-    j.job.at = JOB_FETCHING
+    joblist_add(&call.base.jobs, &j.job)
     call.asks = j.doubt and not call.dry
     call.batch.check_ids = j.check_ids
     arena_open(&call.batch.arena, &e.worker.chunks)
@@ -200,9 +195,8 @@ cdef int txcall_take(TxCall* call, PGresult* res) noexcept nogil:
             index_stored(call.batch.chunks[i].group.partition, pg_int8(res, row, TX_BASE) + call.batch.chunks[i].n,
                          &wake)
         elif pg_int2(res, row, TX_KIND) == TX_ROW_ACK and 0 <= i < call.n_rows:
-            index_acked(call.rows[i].group, call.rows[i].partition, call.base.forgets, pg_bool(res, row, TX_RELEASED),
-                        pg_int8_or(res, row, TX_COMMITTED, -1), pg_int8_or(res, row, TX_HEAD, 0), 0, call.base.ended_us,
-                        &wake)
+            index_acked(call.rows[i].group, call.rows[i].partition, &call.base, pg_bool(res, row, TX_RELEASED),
+                        pg_int8_or(res, row, TX_COMMITTED, -1), pg_int8_or(res, row, TX_HEAD, 0), 0, &wake)
     index_unlock_all(call.base.engine.worker, wake)
     return TX_DONE
 

@@ -14,7 +14,6 @@ cdef struct SpoolWrite:
     Buf bytes
     int64_t records
     JobList jobs              # jobs of these records
-    int dir_fd
     int fd                    # -1: creates a new segment
     uint64_t number
     int64_t at
@@ -29,7 +28,6 @@ cdef struct SpoolSegment:
 cdef struct SpoolStep:
     # Work between two chunks: notes what was done, then reads the next bytes.
     uv_work_t work
-    int dir_fd
     Buf bad                   # bytes for the quarantine
     SpoolSegment* drained     # segments whose files are to be deleted, oldest first
     bint note                 # the position changed
@@ -55,10 +53,13 @@ cdef void segment_name(uint64_t number, char* out) noexcept nogil:
     # Writes the name to out: 25 bytes with the NUL.
     snprintf(out, 25, b"%020llu.seg", <unsigned long long>number)
 
-cdef void segment_head(char* out) noexcept nogil:
-    memset(out, 0, SEGMENT_HEAD)
-    memcpy(out, b"QUEENBUF", 8)
-    out[8] = 1
+cdef int segment_head(int fd) noexcept nogil:
+    # Writes the head of a file.
+    cdef char[SEGMENT_HEAD] head
+    memset(head, 0, SEGMENT_HEAD)
+    memcpy(head, b"QUEENBUF", 8)
+    head[8] = 1
+    return segment_write(fd, head, SEGMENT_HEAD, 0)
 
 cdef void segment_close(int* fd) noexcept nogil:
     # Closes the file if it is open; sets fd to -1.
@@ -66,27 +67,20 @@ cdef void segment_close(int* fd) noexcept nogil:
         close(fd[0])
     fd[0] = -1
 
-cdef int segment_write(int fd, const char* p, size_t n, int64_t at) noexcept nogil:
-    cdef ssize_t done
-    while n:
-        done = pwrite(fd, p, n, at)
-        if done < 0 and errno == EINTR:
-            continue
-        if done <= 0:
-            return errno if done < 0 else EIO
-        p += done
-        at += done
-        n -= <size_t>done
-    return 0
+cdef inline int segment_write(int fd, char* p, size_t n, int64_t at) noexcept nogil:
+    return segment_move(fd, p, n, at, True)
 
-cdef int segment_read(int fd, char* p, size_t n, int64_t at) noexcept nogil:
+cdef inline int segment_read(int fd, char* p, size_t n, int64_t at) noexcept nogil:
+    return segment_move(fd, p, n, at, False)
+
+cdef int segment_move(int fd, char* p, size_t n, int64_t at, bint writes) noexcept nogil:
     cdef ssize_t done
     while n:
-        done = pread(fd, p, n, at)
+        done = pwrite(fd, p, n, at) if writes else pread(fd, p, n, at)
         if done < 0 and errno == EINTR:
             continue
         if done <= 0:
-            return errno if done < 0 else EIO       # shorter than expected
+            return errno if done < 0 else EIO       # a file is shorter than expected
         p += done
         at += done
         n -= <size_t>done
@@ -99,29 +93,27 @@ cdef void segment_write_run(uv_work_t* work) noexcept nogil:
     # call.
     cdef SpoolWrite* t = <SpoolWrite*>work.data
     cdef char[25] name
-    cdef char[SEGMENT_HEAD] head
     cdef bint fresh = t.fd < 0
     t.error = 0
     if fresh:
         segment_name(t.number, name)
-        segment_head(head)
-        t.fd = openat(t.dir_fd, name, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0o600)
+        t.fd = openat(spool.dir_fd, name, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0o600)
         if t.fd < 0:
             t.error = errno
             return
-        t.error = segment_write(t.fd, head, SEGMENT_HEAD, 0)
+        t.error = segment_head(t.fd)
         t.at = SEGMENT_HEAD
     if t.error == 0:
         t.error = segment_write(t.fd, t.bytes.data, t.bytes.len, t.at)
     if t.error == 0 and fdatasync(t.fd) != 0:
         t.error = errno
-    if t.error == 0 and fresh and fsync(t.dir_fd) != 0:
+    if t.error == 0 and fresh and fsync(spool.dir_fd) != 0:
         t.error = errno
     if t.error == 0:
         return
     # After a failed fsync the file's content on disk is undefined: the file is not written again.
     if fresh:
-        unlinkat(t.dir_fd, name, 0)
+        unlinkat(spool.dir_fd, name, 0)
     elif ftruncate(t.fd, t.at) == 0:
         fdatasync(t.fd)
     segment_close(&t.fd)
@@ -137,7 +129,7 @@ cdef void segment_step_run(uv_work_t* work) noexcept nogil:
         return
     if t.fd < 0:
         segment_name(t.number, name)
-        t.fd = openat(t.dir_fd, name, O_RDONLY | O_CLOEXEC)
+        t.fd = openat(spool.dir_fd, name, O_RDONLY | O_CLOEXEC)
         if t.fd < 0:
             t.error = errno
             return
@@ -154,47 +146,45 @@ cdef int segment_step_note(SpoolStep* t) noexcept nogil:
     cdef SpoolSegment* s
     cdef int error
     if t.bad.len:
-        error = segment_quarantine(t.dir_fd, &t.bad)
+        error = segment_quarantine(&t.bad)
         if error:
             return error
         buf_clear(&t.bad)
     while t.drained != NULL:
         s = t.drained
         segment_name(s.number, name)
-        if unlinkat(t.dir_fd, name, 0) != 0 and errno != ENOENT:
+        if unlinkat(spool.dir_fd, name, 0) != 0 and errno != ENOENT:
             return errno
         t.drained = s.next
         free(s)
     if t.note:
-        error = segment_note(t.dir_fd, t.number, t.at)
+        error = segment_note(t.number, t.at)
         if error:
             return error
         t.note = False
     return 0
 
-cdef int segment_quarantine(int dir_fd, Buf* bad) noexcept nogil:
+cdef int segment_quarantine(Buf* bad) noexcept nogil:
     # Appends bytes to the quarantine, durably, so that a segment may drop them afterwards.
-    cdef char[SEGMENT_HEAD] head
     cdef int64_t size, end
     cdef int error = 0
-    cdef int fd = openat(dir_fd, b"quarantine", O_CREAT | O_RDWR | O_CLOEXEC, 0o600)
+    cdef int fd = openat(spool.dir_fd, b"quarantine", O_CREAT | O_RDWR | O_CLOEXEC, 0o600)
     if fd < 0:
         return errno
     size = end = lseek(fd, 0, SEEK_END)
     if size < SEGMENT_HEAD:
-        segment_head(head)
-        error = segment_write(fd, head, SEGMENT_HEAD, 0)
+        error = segment_head(fd)
         end = SEGMENT_HEAD
     if error == 0:
         error = segment_write(fd, bad.data, bad.len, end)
-    if error == 0 and (fdatasync(fd) != 0 or fsync(dir_fd) != 0):
+    if error == 0 and (fdatasync(fd) != 0 or fsync(spool.dir_fd) != 0):
         error = errno
     if error != 0 and ftruncate(fd, size) != 0:
         pass                  # the copy is made again: duplicates are better than a loss
     close(fd)
     return error
 
-cdef int segment_note(int dir_fd, uint64_t number, int64_t at) noexcept nogil:
+cdef int segment_note(uint64_t number, int64_t at) noexcept nogil:
     cdef char[POSITION_SIZE] text
     cdef int error
     cdef int fd
@@ -202,7 +192,7 @@ cdef int segment_note(int dir_fd, uint64_t number, int64_t at) noexcept nogil:
     le64_put(text, number)
     le64_put(text + 8, <uint64_t>at)
     le32_put(text + 16, crc32c(0, text, 16))
-    fd = openat(dir_fd, b"position", O_CREAT | O_RDWR | O_CLOEXEC, 0o600)
+    fd = openat(spool.dir_fd, b"position", O_CREAT | O_RDWR | O_CLOEXEC, 0o600)
     if fd < 0:
         return errno
     error = segment_write(fd, text, POSITION_SIZE, 0)
@@ -348,7 +338,7 @@ cdef int segment_cut(int fd, int64_t good, int64_t end) noexcept nogil:
         return ENOMEM
     error = segment_read(fd, b.data, b.len, good)
     if error == 0:
-        error = segment_quarantine(spool.dir_fd, &b)
+        error = segment_quarantine(&b)
     buf_free(&b)
     if error == 0 and (ftruncate(fd, good) != 0 or fdatasync(fd) != 0):
         error = errno
@@ -376,7 +366,7 @@ cdef int segment_adopt(const char* dir, uint64_t number) noexcept nogil:
     # First notes here which part of it is in the database already. Without room for the note the drain begins at the
     # start of the segment. The database then recognises stored records by their ids.
     if segment_noted(from_fd, &noted, &at) and noted == number:
-        segment_note(spool.dir_fd, spool.number, at)
+        segment_note(spool.number, at)
     if renameat(from_fd, name, spool.dir_fd, named) != 0:
         error = errno
     if error == 0 and (fsync(spool.dir_fd) != 0 or fsync(from_fd) != 0):

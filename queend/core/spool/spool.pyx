@@ -28,7 +28,6 @@ cdef struct Spool:
     int fd                    # of the last segment, for writing; -1: the next write begins a new segment
     uint64_t number           # of the newest segment ever
     Table waiting             # partition key → records in the buffer (as a pointer)
-    uint64_t seed
     Table charged             # key of a client's address → bytes it has added (as a pointer) since the buffer was empty
     SpoolWrite write
     bint writing
@@ -52,7 +51,6 @@ cdef void spool_open(const char* dir, int64_t limit, int per_file, int chunk, in
                      size_t size) noexcept nogil:
     # Opens the buffer. Requires that dir exists and that this process alone uses it. reason stays empty, or says why
     # dir cannot be used. The caller then adds the segments, in order.
-    cdef UuidGen g
     memset(&spool, 0, sizeof(Spool))
     joblist_open(&spool.gather_jobs, JOB_BUFFERING)
     spool.fd = -1
@@ -69,8 +67,6 @@ cdef void spool_open(const char* dir, int64_t limit, int per_file, int chunk, in
     spool.chunk = chunk
     spool.pause_us = <int64_t>pause_ms * 1000
     spool.number = <uint64_t>clock_wall_us()
-    uuid_open(&g)
-    spool.seed = g.state
     spool.gate = GATE_SHUT    # until the engine sets it
 
 cdef void spool_close() noexcept nogil:
@@ -105,22 +101,19 @@ cdef inline bint spool_fails_fast() noexcept nogil:
 
 # ---- partitions with records -----------------------------------------------------------------------------------------
 
-cdef inline int64_t spool_waits(Slice queue, Slice part) noexcept nogil:
-    return <int64_t><uintptr_t>table_get(&spool.waiting, spool_key(queue, part, spool.seed))
-
 cdef bint spool_count(Slice queue, Slice part, int64_t by) noexcept nogil:
     # Changes the count of a partition. Returns False if memory ran out.
-    cdef uint64_t key = spool_key(queue, part, spool.seed)
+    cdef uint64_t key = spool_key(queue, part)
     cdef int64_t n = <int64_t><uintptr_t>table_get(&spool.waiting, key) + by
     if n <= 0:
         table_del(&spool.waiting, key)
         return True
     return table_put(&spool.waiting, key, <void*><uintptr_t>n)
 
-cdef inline uint64_t spool_key(Slice queue, Slice part, uint64_t seed) noexcept nogil:
+cdef inline uint64_t spool_key(Slice queue, Slice part) noexcept nogil:
     # Returns the key of a partition, from its names; never 0. Partitions with equal keys wait for each other, without
     # other effects.
-    cdef uint64_t h = slice_hash(part, slice_hash(queue, seed))
+    cdef uint64_t h = slice_hash(part, slice_hash(queue, hash_seed))
     return h if h else 1
 
 # ---- segments --------------------------------------------------------------------------------------------------------
@@ -190,7 +183,6 @@ cdef void spool_write_begin(uv_loop_t* loop, uv_after_work_cb done) noexcept nog
     joblist_open(&spool.gather_jobs, JOB_BUFFERING)
     if spool.fd >= 0 and (spool.last.size >= SPOOL_SEGMENT or spool.last.records >= spool.per_file):
         segment_close(&spool.fd)
-    t.dir_fd = spool.dir_fd
     t.fd = spool.fd
     if t.fd < 0:
         t.number = spool_number()

@@ -23,7 +23,7 @@ cdef void spoolrecord_put(Buf* b, PushItem* it, int64_t now_us) noexcept nogil:
     buf_le64(b, <uint64_t>now_us)
     spoolrecord_text(b, it.queue)
     spoolrecord_text(b, it.part)
-    buf_byte(b, <char>spoolrecord_extras(&x))
+    buf_byte(b, <char>(x.trace.n + x.sub.n + x.text.n + x.due.n + x.seal.n + x.headers.n != 0))
     extras_put(b, 0, &x)
     buf_slice(b, it.payload)
     if b.failed:
@@ -89,9 +89,6 @@ cdef inline bint spoolrecord_read_text(const char** p, const char* end, Slice* o
     out[0] = slice_of(p[0], n)
     p[0] += n
     return True
-
-cdef inline bint spoolrecord_extras(Extras* x) noexcept nogil:
-    return x.trace.n + x.sub.n + x.text.n + x.due.n + x.seal.n + x.headers.n != 0
 
 cdef bint spoolrecord_take(const char* p, size_t n, PushItem* it, Extras* x, int64_t* at_us) noexcept nogil:
     # Reads the rest of a record whose checksum is valid. Returns False for an unknown version or unknown extras.

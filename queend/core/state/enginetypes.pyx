@@ -30,7 +30,6 @@ cdef struct Ask:
     Ask* next
     int kind
     int n
-    int room
     Asked* at
     int64_t cleanings         # the catalog's cleanings when the statement was sent
     Slice mode                # ASK_GROUP, with the next two
@@ -183,11 +182,12 @@ ctypedef void* ListHead
 cdef struct Drain:
     # Work of a turn on lists that are not empty: one row per kind (run/jobtypes).
     void (*run)(Engine* e) noexcept nogil
+    bint (*send)(Engine* e) noexcept nogil    # instead of `run`: sends jobs of `queue` in a statement
     # addresses of the list heads; NULL: end of the array. If there are no lists, `run` is called in each turn
     ListHead* lists[DRAIN_LISTS]
     bint rests                # pauses after a failed call
-    int op                    # OP_* of `queue`
-    JobQueue* queue           # the queue whose limit appears in the metrics; NULL: none
+    int op                    # OP_* under which the limit of `queue` appears in the metrics; OP_COUNT: under none
+    JobQueue* queue
 
 cdef struct Engine:
     Worker* worker
@@ -195,14 +195,12 @@ cdef struct Engine:
     SlotPool* slots
     uv_timer_t timer
     int64_t armed_us          # when the timer fires, 0: not armed
-    int deadline_ms
     int64_t patience_us       # how long a request waits for an unavailable database
     int64_t unready_since
     int64_t borrowed_us       # monotonic, when it last asked for a connection of another worker
     int64_t pause_until       # after a failed pop or acknowledgment
     Call reload
     int64_t version           # the catalog's version by which the gathered jobs were resolved
-    int64_t incarnation       # the incarnation that this worker uses
     bint stopping
     int closing               # remaining steps of closing
     bint want_reload

@@ -19,8 +19,7 @@ cdef enum:
 
 cdef enum JobAt:
     # Where a job is: what it waits for. A list gives its own value to each job that enters it. Besides, it is written
-    # by push_dispatch, txcall_send, cyclecall_send, and under book.lock by waiters_park and
-    # waiters_unpark.
+    # by push_dispatch, and under book.lock by waiters_park and waiters_unpark.
     JOB_PENDING               # has just come
     JOB_RESOLVING             # waits to ask for names
     JOB_ASKING                # in a round of look-ups
@@ -81,14 +80,6 @@ cdef inline void joblist_add(JobList* l, Job* j) noexcept nogil:
     l.last = j
     l.n += 1
 
-cdef inline void joblist_front(JobList* l, Job* j) noexcept nogil:
-    j.at = l.at
-    j.next = l.first
-    l.first = j
-    if l.last == NULL:
-        l.last = j
-    l.n += 1
-
 cdef inline Job* joblist_take(JobList* l) noexcept nogil:
     cdef Job* j = l.first
     if j != NULL:
@@ -104,8 +95,8 @@ cdef struct JobKind:
     # supported.
     int op                    # OP_* that counts the job
     void (*ask)(Engine* e, Job* j) noexcept nogil           # asks for the missing names; catalog.lock held
-    # returns True if the job asked for a name that may not be created; sets its `bound`
-    bint (*name_refused)(Round* r, Job* j) noexcept nogil
+    # sets the job's `bound` if it asked for a name that may not be created
+    void (*name_refused)(Round* r, Job* j) noexcept nogil
     void (*retry)(Engine* e, Job* j) noexcept nogil         # goes on once what the job waited for exists
     void (*refuse)(Job* j, int status, const char* text) noexcept nogil     # answers with an error
     # returns the job's own deadline while the database is unavailable (monotonic); 0: the patience applies

@@ -20,11 +20,8 @@ cdef enum NoticeFlag:
     NOTICE_MAINTENANCE = 2    # a maintenance switch of all daemons was changed
 
 cdef enum:
-    NOTICE_STORED = 0         # NoticeEntry.group: messages were stored in the partition
-
-cdef struct NoticeEntry:
-    int32_t partition
-    int32_t group             # group whose lease of the partition ended, or NOTICE_STORED
+    # instead of a group in an entry, which is a table_pair of a group whose lease ended, and the partition
+    NOTICE_STORED = 0         # messages were stored in the partition
 
 cdef struct Notice:
     # The head of a packet.
@@ -93,7 +90,7 @@ cdef enum:
     PEER_KEPT = 64            # packets waiting for HTTP; beyond: NOTICE_LOOK replaces them
 
 cdef struct OutboxTable:
-    uint64_t[OUTBOX_CELLS] cells      # group and partition of an entry, 0: free
+    uint64_t[OUTBOX_CELLS] cells      # entries, 0: free
     int[OUTBOX_MOST] at               # indexes of the used cells
     int n
     int flags                 # NOTICE_*
@@ -135,7 +132,7 @@ cdef struct Peers:
     Notice me                 # this session; its `sequence` is the last packet's
     int64_t incarnation       # the incarnation that me.database was computed from
     char[PACKET_MOST + 1] input       # the last received packet
-    NoticeEntry[PACKET_ENTRIES] entries
+    uint64_t[PACKET_ENTRIES] entries
     char[PACKET_MOST] out
     # guarded by `lock`:
     sockaddr_storage[PEERS_MOST] addresses

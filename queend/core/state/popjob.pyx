@@ -82,7 +82,6 @@ cdef struct PopJob:
     int64_t paused_until      # pop maintenance: the client is told then
     int hand_left             # records that it still takes from a push (push/handover)
     int hand_width            # most partitions that it takes
-    int n_handed
     int n_messages            # messages in its answer
     int64_t first_us          # when the first delivered row was stored, 0: handed over by a push
     Buf handed                # its answer, if another thread writes it

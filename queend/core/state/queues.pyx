@@ -285,7 +285,6 @@ cdef struct Unacked:
     # read from the database, where others may have written: the acknowledgment also asks for the end of the log
     bint afar
     bint flying               # an acknowledgment of it is in flight
-    size_t bytes
     unsigned char* ids        # 16 bytes per record; stored behind the struct
 
 # ---- the book --------------------------------------------------------------------------------------------------------
