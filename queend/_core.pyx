@@ -14,7 +14,6 @@ include "core/base/memory.pyx"            # settings of the allocator, scratch m
 include "core/base/arena.pyx"             # memory of one request
 include "core/base/unzip.pyx"             # unpacks zstd frames, and streams of gzip and zstd
 include "core/base/clock.pyx"             # wall and monotonic time
-include "core/base/digest.pyx"            # SHA-256 of short texts
 include "core/base/uuid.pyx"              # UUIDs: generated, parsed, formatted, derived
 include "core/base/table.pyx"             # hash table of pointers
 include "core/base/heap.pyx"              # heap of due times

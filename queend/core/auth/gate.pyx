@@ -62,7 +62,7 @@ cdef bint gate_lacks_token(Request* r, Slice token) noexcept nogil:
 cdef Grant* gate_grant(Request* r, Slice token) noexcept nogil:
     # Returns what the token allows; NULL: it must be verified.
     cdef unsigned char[32] digest
-    digest_sha256(token.p, token.n, digest)
+    slice_sha256(token.p, token.n, digest)
     return grants_find(digest, clock_wall_us(), &r.arena)
 
 cdef const char* GATE_NO_ROLE = b"Insufficient permissions: the token has no known role (JWT_ROLES_CLAIM)"
