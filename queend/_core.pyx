@@ -33,8 +33,7 @@ include "core/http/head.pyx"              # request head
 include "core/http/header.pyx"            # header fields
 include "core/http/chunked.pyx"           # chunked body
 include "core/http/uri.pyx"               # query and percent-decoding
-include "core/http/response.pyx"          # response head
-include "core/http/problem.pyx"           # an error as problem+json
+include "core/http/response.pyx"          # response head, an error as problem+json
 
 # Payloads of encrypted queues. In: a payload and a queue's name. Out: an envelope, and back. Owns the key ring.
 include "core/seal/seal.pyx"              # encrypts and decrypts payloads; the key ring
