@@ -239,7 +239,6 @@ include "core/run/stopreport.pyx"         # reports what a stop interrupts
 # The core as Python sees it, and seams for tests.
 include "core/logrecord.pyx"              # stored records, for the control plane
 include "core/read/readentry.pyx"         # records of a read as JSON, lines, CloudEvents
-include "core/read/fbs.pyx"               # FlatBuffers, as an Arrow stream needs them
 include "core/read/ipc.pyx"               # records as an Arrow stream
 include "core/read/read.pyx"              # reads the log for Python
 include "core/read/search.pyx"            # searches payloads

@@ -151,71 +151,149 @@ cdef void ipc_gather(IpcOut* a, ReadCall* c) noexcept nogil:
             if wanted >> IPC_HEADERS & 1:
                 ipc_column_text(&a.columns[IPC_HEADERS], r.extras.headers)
 
+# ---- FlatBuffers -----------------------------------------------------------------------------------------------------
+# Written forwards into a buffer `b`: a table precedes its targets, and a reference is filled in when its target begins.
+# Positions are within `b`. `base` is the begin of this flatbuffer, a multiple of 8; alignment counts from it. All
+# numbers are little-endian, like the supported machines.
+
+cdef enum:
+    IPC_FIELDS = 7           # most fields of a table
+
+cdef struct IpcTable:
+    size_t at                 # position of the table
+    size_t[IPC_FIELDS] field # positions of its fields, 0: absent
+
+cdef inline void ipc_pad(Buf* b, size_t base, size_t n) noexcept nogil:
+    # Appends zeros up to a multiple of n.
+    while (b.len - base) % n and not b.failed:
+        buf_byte(b, 0)
+
+cdef inline void ipc_put(Buf* b, size_t at, int64_t v, size_t n) noexcept nogil:
+    # Sets a number of n bytes.
+    if not b.failed:
+        memcpy(b.data + at, &v, n)
+
+cdef inline void ipc_refer(Buf* b, size_t slot) noexcept nogil:
+    # Sets the reference at `slot` to the present end of the buffer.
+    ipc_put(b, slot, <int64_t>(b.len - slot), 4)
+
+cdef void ipc_table(Buf* b, size_t base, size_t slot, const char* sizes, IpcTable* t) noexcept nogil:
+    # Writes a zeroed table and sets the reference at `slot` to it. sizes: a digit per field: 0 absent, otherwise its
+    # bytes (a reference: 4).
+    cdef int n = <int>strlen(sizes)
+    cdef uint16_t[IPC_FIELDS + 2] vtable
+    cdef size_t end = 4
+    cdef size_t size
+    cdef size_t vtable_at
+    cdef int i
+    memset(t, 0, sizeof(IpcTable))
+    for i in range(n):
+        size = sizes[i] - c'0'
+        vtable[2 + i] = 0
+        if size:
+            end = (end + size - 1) // size * size
+            vtable[2 + i] = <uint16_t>end
+            end += size
+    vtable[0] = <uint16_t>(4 + 2 * n)
+    vtable[1] = <uint16_t>end
+    ipc_pad(b, base, 2)
+    vtable_at = b.len
+    buf_put(b, vtable, 4 + 2 * n)
+    ipc_pad(b, base, 8)
+    ipc_refer(b, slot)
+    t.at = b.len
+    for i in range(<int>end):
+        buf_byte(b, 0)
+    ipc_put(b, t.at, <int64_t>(t.at - vtable_at), 4)
+    for i in range(n):
+        if vtable[2 + i]:
+            t.field[i] = t.at + vtable[2 + i]
+
+cdef void ipc_string(Buf* b, size_t base, size_t slot, Slice text) noexcept nogil:
+    ipc_pad(b, base, 4)
+    ipc_refer(b, slot)
+    buf_le32(b, <uint32_t>text.n)
+    buf_slice(b, text)
+    buf_byte(b, 0)
+
+cdef size_t ipc_vector(Buf* b, size_t base, size_t slot, uint32_t n, size_t size) noexcept nogil:
+    # Writes a vector of n zeroed elements of 4 bytes or a multiple of 8. Returns the position of the first.
+    cdef size_t at
+    cdef size_t i
+    while (b.len + 4 - base) % (4 if size == 4 else 8) and not b.failed:
+        buf_byte(b, 0)
+    ipc_refer(b, slot)
+    buf_le32(b, n)
+    at = b.len
+    for i in range(n * size):
+        buf_byte(b, 0)
+    return at
+
 # ---- messages of the stream ------------------------------------------------------------------------------------------
 
-cdef size_t ipc_message(Buf* b, uint8_t kind, int64_t body, FbsTable* t) noexcept nogil:
+cdef size_t ipc_message(Buf* b, uint8_t kind, int64_t body, IpcTable* t) noexcept nogil:
     # Begins a message. t: its table, whose header is still to be written. Returns where the flatbuffer starts.
     cdef size_t base
-    fbs_pad(b, 0, 8)
+    ipc_pad(b, 0, 8)
     buf_le32(b, <uint32_t>0xffffffff)
     buf_le32(b, 0)                        # length of the metadata, set by ipc_message_end
     base = b.len
     buf_le32(b, 0)                        # the root's reference
-    fbs_table(b, base, base, b"2148", t)
-    fbs_int(b, t.field[ARROW_MESSAGE_VERSION], ARROW_V5, 2)
-    fbs_int(b, t.field[ARROW_MESSAGE_KIND], kind, 1)
-    fbs_int(b, t.field[ARROW_MESSAGE_BODY_LENGTH], body, 8)
+    ipc_table(b, base, base, b"2148", t)
+    ipc_put(b, t.field[ARROW_MESSAGE_VERSION], ARROW_V5, 2)
+    ipc_put(b, t.field[ARROW_MESSAGE_KIND], kind, 1)
+    ipc_put(b, t.field[ARROW_MESSAGE_BODY_LENGTH], body, 8)
     return base
 
 cdef void ipc_message_end(Buf* b, size_t base) noexcept nogil:
     # Ends the metadata; the body follows.
-    fbs_pad(b, base, 8)
-    fbs_int(b, base - 4, <int64_t>(b.len - base), 4)
+    ipc_pad(b, base, 8)
+    ipc_put(b, base - 4, <int64_t>(b.len - base), 4)
 
 cdef void ipc_int(Buf* b, size_t base, size_t slot, int bits) noexcept nogil:
-    cdef FbsTable t
-    fbs_table(b, base, slot, b"41", &t)
-    fbs_int(b, t.field[ARROW_INT_BITS], bits, 4)
-    fbs_int(b, t.field[ARROW_INT_SIGNED], True, 1)
+    cdef IpcTable t
+    ipc_table(b, base, slot, b"41", &t)
+    ipc_put(b, t.field[ARROW_INT_BITS], bits, 4)
+    ipc_put(b, t.field[ARROW_INT_SIGNED], True, 1)
 
 cdef void ipc_field(Buf* b, size_t base, size_t slot, IpcColumn* c, int dictionary) noexcept nogil:
     # dictionary: id of the column's dictionary, if it has one.
-    cdef FbsTable t, of, coding
-    fbs_table(b, base, slot, b"411444" if c.dictionary != NULL else b"411404", &t)
-    fbs_int(b, t.field[ARROW_FIELD_TYPE_KIND], c.kind, 1)
-    fbs_string(b, base, t.field[ARROW_FIELD_NAME], slice_lit(c.name))
+    cdef IpcTable t, of, coding
+    ipc_table(b, base, slot, b"411444" if c.dictionary != NULL else b"411404", &t)
+    ipc_put(b, t.field[ARROW_FIELD_TYPE_KIND], c.kind, 1)
+    ipc_string(b, base, t.field[ARROW_FIELD_NAME], slice_lit(c.name))
     if c.kind == ARROW_TYPE_INT:
         ipc_int(b, base, t.field[ARROW_FIELD_TYPE], c.bits)
     elif c.kind == ARROW_TYPE_TIMESTAMP:
-        fbs_table(b, base, t.field[ARROW_FIELD_TYPE], b"24", &of)
-        fbs_int(b, of.field[ARROW_TIME_UNIT], ARROW_MICROSECONDS, 2)
-        fbs_string(b, base, of.field[ARROW_TIME_ZONE], slice_lit(b"UTC"))
+        ipc_table(b, base, t.field[ARROW_FIELD_TYPE], b"24", &of)
+        ipc_put(b, of.field[ARROW_TIME_UNIT], ARROW_MICROSECONDS, 2)
+        ipc_string(b, base, of.field[ARROW_TIME_ZONE], slice_lit(b"UTC"))
     else:
-        fbs_table(b, base, t.field[ARROW_FIELD_TYPE], b"", &of)
+        ipc_table(b, base, t.field[ARROW_FIELD_TYPE], b"", &of)
     if c.dictionary != NULL:
-        fbs_table(b, base, t.field[ARROW_FIELD_DICTIONARY], b"84", &coding)
-        fbs_int(b, coding.field[ARROW_ENCODING_ID], dictionary, 8)
+        ipc_table(b, base, t.field[ARROW_FIELD_DICTIONARY], b"84", &coding)
+        ipc_put(b, coding.field[ARROW_ENCODING_ID], dictionary, 8)
         ipc_int(b, base, coding.field[ARROW_ENCODING_INDEX], 32)
-    fbs_vector(b, base, t.field[ARROW_FIELD_CHILDREN], 0, 4)
+    ipc_vector(b, base, t.field[ARROW_FIELD_CHILDREN], 0, 4)
 
 cdef void ipc_schema(Buf* b, IpcColumn** columns, int n, const char* key, Slice value) noexcept nogil:
     # Writes the schema. key: of the metadata, NULL: no metadata. Dictionaries have the ids 0, 1, … in the order of
     # their columns.
-    cdef FbsTable message, schema, pair
+    cdef IpcTable message, schema, pair
     cdef size_t base = ipc_message(b, ARROW_SCHEMA, 0, &message)
     cdef size_t at
     cdef int i
     cdef int dictionaries = 0
-    fbs_table(b, base, message.field[ARROW_MESSAGE_HEADER], b"244" if key != NULL else b"24", &schema)
-    at = fbs_vector(b, base, schema.field[ARROW_SCHEMA_FIELDS], n, 4)
+    ipc_table(b, base, message.field[ARROW_MESSAGE_HEADER], b"244" if key != NULL else b"24", &schema)
+    at = ipc_vector(b, base, schema.field[ARROW_SCHEMA_FIELDS], n, 4)
     for i in range(n):
         ipc_field(b, base, at + 4 * i, columns[i], dictionaries)
         dictionaries += columns[i].dictionary != NULL
     if key != NULL:
-        at = fbs_vector(b, base, schema.field[ARROW_SCHEMA_METADATA], 1, 4)
-        fbs_table(b, base, at, b"44", &pair)
-        fbs_string(b, base, pair.field[ARROW_PAIR_KEY], slice_lit(key))
-        fbs_string(b, base, pair.field[ARROW_PAIR_VALUE], value)
+        at = ipc_vector(b, base, schema.field[ARROW_SCHEMA_METADATA], 1, 4)
+        ipc_table(b, base, at, b"44", &pair)
+        ipc_string(b, base, pair.field[ARROW_PAIR_KEY], slice_lit(key))
+        ipc_string(b, base, pair.field[ARROW_PAIR_VALUE], value)
     ipc_message_end(b, base)
 
 cdef inline int64_t ipc_padded(size_t n) noexcept nogil:
@@ -224,42 +302,42 @@ cdef inline int64_t ipc_padded(size_t n) noexcept nogil:
 cdef void ipc_batch(Buf* b, size_t base, size_t slot, int64_t length, int columns, const size_t* sizes,
                     int n) noexcept nogil:
     # Writes the table of a record batch whose body has n buffers of these sizes, each padded.
-    cdef FbsTable t
+    cdef IpcTable t
     cdef size_t at
     cdef int64_t begin = 0
     cdef int i
-    fbs_table(b, base, slot, b"844", &t)
-    fbs_int(b, t.field[ARROW_BATCH_LENGTH], length, 8)
-    at = fbs_vector(b, base, t.field[ARROW_BATCH_NODES], columns, 16)
+    ipc_table(b, base, slot, b"844", &t)
+    ipc_put(b, t.field[ARROW_BATCH_LENGTH], length, 8)
+    at = ipc_vector(b, base, t.field[ARROW_BATCH_NODES], columns, 16)
     for i in range(columns):
-        fbs_int(b, at + 16 * i, length, 8)         # no nulls
-    at = fbs_vector(b, base, t.field[ARROW_BATCH_BUFFERS], n, 16)
+        ipc_put(b, at + 16 * i, length, 8)         # no nulls
+    at = ipc_vector(b, base, t.field[ARROW_BATCH_BUFFERS], n, 16)
     for i in range(n):
-        fbs_int(b, at + 16 * i, begin, 8)
-        fbs_int(b, at + 16 * i + 8, <int64_t>sizes[i], 8)
+        ipc_put(b, at + 16 * i, begin, 8)
+        ipc_put(b, at + 16 * i + 8, <int64_t>sizes[i], 8)
         begin += ipc_padded(sizes[i])
 
 cdef inline void ipc_body(Buf* b, Buf* part) noexcept nogil:
     buf_put(b, part.data, part.len)
-    fbs_pad(b, 0, 8)
+    ipc_pad(b, 0, 8)
 
 cdef void ipc_dictionary(Buf* b, int id, IpcText* t) noexcept nogil:
-    cdef FbsTable message, dictionary
+    cdef IpcTable message, dictionary
     cdef size_t[3] sizes
     cdef size_t base = ipc_message(b, ARROW_DICTIONARY_BATCH, ipc_padded(t.ends.len) + ipc_padded(t.bytes.len),
                                    &message)
     sizes[0] = 0
     sizes[1] = t.ends.len
     sizes[2] = t.bytes.len
-    fbs_table(b, base, message.field[ARROW_MESSAGE_HEADER], b"84", &dictionary)
-    fbs_int(b, dictionary.field[ARROW_PIECE_ID], id, 8)
+    ipc_table(b, base, message.field[ARROW_MESSAGE_HEADER], b"84", &dictionary)
+    ipc_put(b, dictionary.field[ARROW_PIECE_ID], id, 8)
     ipc_batch(b, base, dictionary.field[ARROW_PIECE_DATA], ipc_text_count(t), 1, sizes, 3)
     ipc_message_end(b, base)
     ipc_body(b, &t.ends)
     ipc_body(b, &t.bytes)
 
 cdef void ipc_records(Buf* b, IpcColumn** columns, int n, int64_t length) noexcept nogil:
-    cdef FbsTable message
+    cdef IpcTable message
     cdef Buf* parts[16]
     cdef size_t[IPC_BUFFERS] sizes
     cdef int64_t body = 0
