@@ -96,7 +96,6 @@ include "core/route/feedreply.pyx"        # messages of a stream
 include "core/route/ackbody.pyx"          # acknowledgments and their results
 include "core/route/txbody.pyx"           # operations of a transaction and their results
 include "core/route/cyclebody.pyx"        # a stream cycle and its result
-include "core/route/cycleops.pyx"         # state operations of a cycle
 include "core/route/leasebody.pyx"        # lease extension
 
 # Files of the failover buffer. In: records. Out: records in order, any number of times. Owner: the first worker.
