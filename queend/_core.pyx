@@ -216,7 +216,6 @@ include "core/settle/lease.pyx"           # extends and releases leases
 include "core/feed/commandlog.pyx"        # log of commands
 include "core/feed/feed.pyx"              # a request with consecutive answers
 include "core/feed/websocket.pyx"         # a stream over a WebSocket
-include "core/feed/feedgrant.pyx"         # verifies the token of a stream again
 
 # Pushes while the database is unavailable. In: jobs. Out: the same jobs, done; pushes of the buffered records. Owner:
 # the first worker.

@@ -202,7 +202,7 @@ cdef void websocket_command(Feed* f, Slice text) noexcept nogil:
     cdef Request* q
     cdef char* copy
     cdef ApiError e
-    if feedgrant_ended(f):
+    if feed_grant_ended(f):
         return
     if not text_is_utf8(text):
         websocket_close(f, SOCKET_TEXT_BAD, b"")
