@@ -213,7 +213,6 @@ include "core/settle/lease.pyx"           # extends and releases leases
 
 # Streams of messages: consecutive pops for one request. In: a request, and a WebSocket's commands. Out: messages until
 # the client leaves. Owns a feed from its request to its end.
-include "core/feed/commandlog.pyx"        # log of commands
 include "core/feed/feed.pyx"              # a request with consecutive answers
 include "core/feed/websocket.pyx"         # a stream over a WebSocket
 

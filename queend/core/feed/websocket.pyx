@@ -315,7 +315,7 @@ cdef void websocket_answered(Feed* f, Request* q) noexcept nogil:
     counter.errors += q.status >= 400
     counter_latency(counter, clock_mono_us() - q.started_us)
     if f.worker.requestlog.every:
-        commandlog_note(f, q)
+        requestlog_command(f, q)
     buf_put(b, b"\0\0\0\0{\"", 6)
     if q.target.n:
         buf_slice(b, q.target)
