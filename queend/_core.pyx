@@ -115,9 +115,8 @@ include "core/net/origin.pyx"             # origins of pages that may ask
 include "core/net/tlscontext.pyx"         # certificate and rules of TLS
 include "core/net/tls.pyx"                # a connection's session: handshake, decryption, identity
 include "core/net/tlswrite.pyx"           # encrypts answers
-include "core/net/connection.pyx"         # opens, reads, closes connections
+include "core/net/connection.pyx"         # opens, reads, closes connections; clients that hang up
 include "core/net/held.pyx"               # budget of requests in hand, memory given back
-include "core/net/hangup.pyx"             # clients that hang up
 include "core/net/output.pyx"             # writes to sockets
 include "core/net/worker.pyx"             # a worker's thread and loop, turns
 include "core/net/offload.pyx"            # large bodies, read off the loop

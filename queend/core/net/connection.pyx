@@ -114,7 +114,7 @@ cdef void conn_close(Conn* c) noexcept nogil:
     c.last = NULL
     c.owed = 0
     conn_drop(c)
-    hangup_del(c)
+    conn_unread_del(c)
     held_leave(c)
     uv_close(<uv_handle_t*>&c.tcp, conn_closed)
     while r != NULL:
@@ -200,14 +200,14 @@ cdef inline int conn_port(const sockaddr_storage* address) noexcept nogil:
 
 cdef void conn_read_start(Conn* c) noexcept nogil:
     c.in_pieces = False
-    hangup_del(c)
+    conn_unread_del(c)
     if uv_read_start(<uv_stream_t*>&c.tcp, conn_on_alloc if c.tls == NULL else tls_on_alloc,
                      conn_on_read if c.tls == NULL else tls_on_read) != 0:
         conn_close(c)
 
 cdef void conn_pause(Conn* c) noexcept nogil:
     if not c.paused:
-        hangup_add(c)
+        conn_unread_add(c)
         uv_read_stop(<uv_stream_t*>&c.tcp)
 
 cdef void conn_resume(Conn* c) noexcept nogil:
@@ -316,7 +316,7 @@ cdef void conn_on_read(uv_stream_t* stream, ssize_t got, const uv_buf_t* buf) no
 
 cdef void conn_on_eof(Conn* c) noexcept nogil:
     if c.state < CONN_LINGER and (c.first != NULL or c.out_pending):
-        hangup_on_eof(c)
+        conn_ends(c)
     else:
         conn_close(c)
 
@@ -387,6 +387,86 @@ cdef void conn_consume(Conn* c, const char* data, size_t n) noexcept nogil:
         conn_pause(c)
     if c.reading != NULL or c.arriving or c.head.cap > ARRIVING_FREE:
         budget_account(c)
+    conn_settle(c)
+
+# ---- clients that leave ----------------------------------------------------------------------------------------------
+# A connection that is read learns of the end by reading. A paused one (too many requests or answers in hand, or ended
+# input) is polled at every tick, within TICK_MS. If the client reset the connection, it is closed, and messages claimed
+# for it that the kernel does not have are given back. A client that ended its input (FIN) has left, or reads on
+# (`nc -N`, HTTP/1.0 clients); both look alike.
+
+cdef enum:
+    LOOK_AT_ONCE = 64
+    HALF_MS = 15000
+
+cdef void conn_unread_add(Conn* c) noexcept nogil:
+    cdef Worker* w = c.worker
+    c.paused = True
+    c.unread_prev = NULL
+    c.unread_next = w.unread
+    if w.unread != NULL:
+        w.unread.unread_prev = c
+    w.unread = c
+
+cdef void conn_unread_del(Conn* c) noexcept nogil:
+    if not c.paused:
+        return
+    c.paused = False
+    if c.unread_prev != NULL:
+        c.unread_prev.unread_next = c.unread_next
+    else:
+        c.worker.unread = c.unread_next
+    if c.unread_next != NULL:
+        c.unread_next.unread_prev = c.unread_prev
+
+cdef void conn_poll_unread(Worker* w) noexcept nogil:
+    # Polls the connections that are not read, and closes or ends those whose client has left. POLLRDHUP tells of an end
+    # behind bytes that were not read yet.
+    cdef pollfd[LOOK_AT_ONCE] fds
+    cdef Conn* conns[LOOK_AT_ONCE]
+    cdef Conn* c = w.unread
+    cdef int i, n
+    while c != NULL:
+        n = 0
+        while c != NULL and n < LOOK_AT_ONCE:
+            fds[n].fd = conn_fd(c)
+            fds[n].events = 0 if c.half else POLLRDHUP
+            fds[n].revents = 0
+            conns[n] = c
+            n += 1
+            c = c.unread_next
+        poll(fds, n, 0)
+        for i in range(n):
+            if (fds[i].revents & (POLLERR | POLLHUP)
+                    or conns[i].half and uv_now(&w.loop) - conns[i].half_since >= HALF_MS):
+                conn_close(conns[i])
+            elif fds[i].revents & POLLRDHUP:
+                conn_half_closed(conns[i])
+
+cdef void conn_half_closed(Conn* c) noexcept nogil:
+    # Notes the end of the connection's input, perhaps behind requests that are still unread. These are read, and their
+    # polls do not wait. Ends its long polls with an empty answer; messages claimed for them meanwhile are given back.
+    cdef Request* r = c.first
+    c.half = True
+    c.half_since = uv_now(&c.worker.loop)
+    while r != NULL:
+        if r.on_end != NULL:
+            r.on_end(r)       # may answer the request, which stays in its place
+        r = r.next
+
+cdef void conn_ends(Conn* c) noexcept nogil:
+    # Handles the end of the connection's input, once all of it was read. Drops an incomplete request. Requests are done
+    # and answered. The connection is closed after its last answer, or after HALF_MS. A slow database or control plane
+    # must not hold the descriptor of a client that left.
+    conn_drop(c)
+    c.owes_continue = False
+    c.mode = READ_NOTHING
+    c.ended = True
+    c.read_out = True
+    conn_pause(c)
+    if not c.half:
+        conn_half_closed(c)
+    conn_dirty(c)
     conn_settle(c)
 
 # ---- requests that are owed an answer --------------------------------------------------------------------------------

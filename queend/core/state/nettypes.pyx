@@ -204,7 +204,7 @@ cdef struct Conn:
     uint8_t dirty             # stands in the worker's list of connections to look at
     uint8_t paused            # reading stopped: too many requests or answers in hand, or the input has ended
     uint8_t in_pieces         # paused because too many requests come in pieces (net/worker); its time goes on
-    uint8_t half              # the client ended its side: it left, or waits for its answers (net/hangup)
+    uint8_t half              # the client ended its side: it left, or waits for its answers (net/connection)
     uint8_t read_out          # all input before that end was read
     uint8_t owes_continue     # `100 Continue` is due after all earlier answers
     uint8_t admitted          # the token of the next request was just verified
