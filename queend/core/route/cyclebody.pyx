@@ -95,7 +95,7 @@ cdef bint cyclebody_rest(CycleReq* q, Arena* a, Slice group, Slice release, Slic
     return ack.p == NULL or slice_is(ack, b"null") or cyclebody_ack(ack, a, q, e)
 
 # ---- state operations ------------------------------------------------------------------------------------------------
-# What a cycle does to the state of its stream: values that are set and dropped, by key. The last one of each key counts.
+# What a cycle does to the state of its stream: values that are set and dropped, by key. The last of each key counts.
 
 cdef bint cyclebody_ops(Json* j, Arena* a, CycleReq* q, ApiError* e) noexcept nogil:
     # Reads the array at the cursor.
