@@ -14,27 +14,14 @@ cdef void conn_move(Conn* c, int state) noexcept nogil:
 cdef void conn_leave(Conn* c) noexcept nogil:
     # Removes the connection from the list of its state.
     cdef ConnList* l = &c.worker.conns[c.state]
-    if c.prev != NULL:
-        c.prev.next = c.next
-    else:
-        l.first = c.next
-    if c.next != NULL:
-        c.next.prev = c.prev
-    else:
-        l.last = c.prev
+    link_take(<void**>&l.first, c, <void**>&c.prev)
     l.n -= 1
 
 cdef void conn_enter(Conn* c, int state) noexcept nogil:
     cdef ConnList* l = &c.worker.conns[state]
     c.state = <uint8_t>state
     c.since = uv_now(&c.worker.loop)
-    c.prev = l.last
-    c.next = NULL
-    if l.last != NULL:
-        l.last.next = c
-    else:
-        l.first = c
-    l.last = c
+    link_put(<void**>&l.first, c, <void**>&c.prev)
     l.n += 1
 
 cdef void conn_settle(Conn* c) noexcept nogil:
@@ -207,7 +194,8 @@ cdef void conn_read_start(Conn* c) noexcept nogil:
 
 cdef void conn_pause(Conn* c) noexcept nogil:
     if not c.paused:
-        conn_unread_add(c)
+        c.paused = True
+        link_put(<void**>&c.worker.unread, c, <void**>&c.unread_prev)
         uv_read_stop(<uv_stream_t*>&c.tcp)
 
 cdef void conn_resume(Conn* c) noexcept nogil:
@@ -399,25 +387,10 @@ cdef enum:
     LOOK_AT_ONCE = 64
     HALF_MS = 15000
 
-cdef void conn_unread_add(Conn* c) noexcept nogil:
-    cdef Worker* w = c.worker
-    c.paused = True
-    c.unread_prev = NULL
-    c.unread_next = w.unread
-    if w.unread != NULL:
-        w.unread.unread_prev = c
-    w.unread = c
-
-cdef void conn_unread_del(Conn* c) noexcept nogil:
-    if not c.paused:
-        return
+cdef inline void conn_unread_del(Conn* c) noexcept nogil:
+    if c.paused:
+        link_take(<void**>&c.worker.unread, c, <void**>&c.unread_prev)
     c.paused = False
-    if c.unread_prev != NULL:
-        c.unread_prev.unread_next = c.unread_next
-    else:
-        c.worker.unread = c.unread_next
-    if c.unread_next != NULL:
-        c.unread_next.unread_prev = c.unread_prev
 
 cdef void conn_poll_unread(Worker* w) noexcept nogil:
     # Polls the connections that are not read, and closes or ends those whose client has left. POLLRDHUP tells of an end
@@ -472,12 +445,7 @@ cdef void conn_ends(Conn* c) noexcept nogil:
 # ---- requests that are owed an answer --------------------------------------------------------------------------------
 
 cdef inline void conn_owe(Conn* c, Request* r) noexcept nogil:
-    r.next = NULL
-    if c.last != NULL:
-        c.last.next = r
-    else:
-        c.first = r
-    c.last = r
+    link_put(<void**>&c.first, r, <void**>&r.before)
     c.owed += 1
 
 cdef void conn_refuse(Conn* c, int status, const char* reason) noexcept nogil:

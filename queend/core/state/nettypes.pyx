@@ -15,9 +15,9 @@ cdef enum:
     OUT_KEEP = 65536          # largest kept buffer, bytes
 
 cdef struct Request:
-    # in its connection's order; in the worker's free list; in the worker's list of requests without a client
-    Request* next
-    Request* before           # previous one in the list of requests without a client
+    # in its connection's order, or in the worker's list of requests without a client
+    Request* before
+    Request* next             # also in the worker's free list
     Conn* conn
     Worker* worker
     Arena arena
