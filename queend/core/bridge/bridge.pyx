@@ -81,7 +81,6 @@ cdef void bridge_send(Request* r, bint held) noexcept nogil:
     if c == NULL:
         reply_error(r, 503, b"Out of memory")
         return
-    c.next = NULL
     c.r = r
     c.taken = False
     c.held = held
@@ -105,11 +104,7 @@ cdef bint bridge_enter(BridgeCall* c) noexcept nogil:
         c.token = bridge.tokens
         room = table_put(&bridge.calls, c.token, c)
     if room:
-        if bridge.last != NULL:
-            bridge.last.next = c
-        else:
-            bridge.first = c
-        bridge.last = c
+        link_append(<void**>&bridge.first, c)
         bridge_count(c, 1)
         c.r.on_gone = bridge_gone
     uv_mutex_unlock(&bridge.lock)
@@ -131,7 +126,6 @@ cdef void bridge_tick(Worker* w) noexcept nogil:
     while first != NULL:
         c = first
         first = c.next
-        c.next = NULL
         if c.r != NULL and bridge_enter(c):
             continue
         if c.r != NULL:

@@ -128,12 +128,7 @@ cdef void tlswrite_queue(Tls* t, Writing* x, const uv_buf_t* out, unsigned int n
     x.left.at = x.spans
     x.left.n = n
     x.left.used = 0
-    x.next = NULL
-    if t.last != NULL:
-        t.last.next = x
-    else:
-        t.first = x
-    t.last = x
+    link_append(<void**>&t.first, x)
     t.waiting += x.size
 
 cdef bint tlswrite_next(Conn* c) noexcept nogil:

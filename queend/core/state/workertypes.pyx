@@ -26,8 +26,8 @@ ctypedef bint (*BodyRead)(Request* r, void* job, Tools* t) noexcept nogil
 ctypedef void (*BodyTaken)(Worker* w, Request* r, void* job, bint good, ApiError* e) noexcept nogil
 
 cdef struct Offload:          # in the request's arena
-    uv_work_t work
     Offload* next
+    uv_work_t work
     Request* r
     void* job
     BodyRead read
