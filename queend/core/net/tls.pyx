@@ -24,25 +24,9 @@ cdef const char* TLS_PLAIN = (
 
 cdef bint tls_room_open(Worker* w) noexcept nogil:
     # Makes the worker's buffers if the port speaks TLS. Returns False if memory ran out.
-    cdef TlsRoom* room
-    if not tlscontext.on:
-        return True
-    room = <TlsRoom*>calloc(1, sizeof(TlsRoom))
-    w.tls = room
-    if room == NULL:
-        return False
-    room.input = <char*>malloc(INPUT_SIZE)
-    room.output = <char*>malloc(TLS_OUTPUT)
-    room.joined = <char*>malloc(TLS_RECORD)
-    return room.input != NULL and room.output != NULL and room.joined != NULL
-
-cdef void tls_room_close(Worker* w) noexcept nogil:
-    if w.tls != NULL:
-        free(w.tls.input)
-        free(w.tls.output)
-        free(w.tls.joined)
-        free(w.tls)
-        w.tls = NULL
+    if tlscontext.on:
+        w.tls = <TlsRoom*>calloc(1, sizeof(TlsRoom))
+    return w.tls != NULL or not tlscontext.on
 
 cdef bint tls_open(Worker* w, Conn* c) noexcept nogil:
     # Makes the connection one of TLS; tls_free undoes it. Returns False if memory ran out. OpenSSL's part of the

@@ -4,8 +4,6 @@
 # reading costs TLS_OUTPUT bytes more than without TLS. Owner: the worker; no lock.
 
 cdef enum:
-    TLS_ROUND = 8 * TLS_RECORD        # plain bytes that are encrypted at once
-    TLS_OUTPUT = TLS_ROUND + 32768    # room for their records, one more, and what the session sends by itself
     TLS_JOINED = 4096                 # shorter spans are joined: a record costs about as much as copying so much
 
 cdef int tlswrite_try(Conn* c, const uv_buf_t* out, unsigned int n, size_t size) noexcept nogil:

@@ -229,7 +229,7 @@ cdef Worker* worker_new(Process* process, int index, Settings* s) noexcept nogil
             or not spans_open(&w.spans, s.trace_share)):
         requestlog_close(&w.requestlog)
         spans_close(&w.spans)
-        tls_room_close(w)
+        free(w.tls)
         free(w.input)
         free(w)
         return NULL
@@ -291,7 +291,7 @@ cdef void worker_free(Worker* w) noexcept nogil:
     uv_sem_destroy(&w.opened)
     requestlog_close(&w.requestlog)
     spans_close(&w.spans)
-    tls_room_close(w)
+    free(w.tls)
     free(w.input)
     free(w)
 

@@ -124,6 +124,13 @@ cdef struct LocalAddress:     # the same clients in one worker (net/budget)
     LocalAddress* room_prev   # in the worker's list of addresses with such connections
     LocalAddress* room_next
 
+cdef enum:
+    INPUT_SIZE = 256 << 10    # bytes read at once
+    INPUT_LARGE = 32 << 10    # from this body size on, copying is avoided
+    INPUT_HEAD = 2048         # bytes read at once before such a body
+    INPUT_LITTLE = 8192       # bytes read at once in a turn that has read TURN_CROWDED
+    TICK_MS = 500             # interval between looks at timeouts
+
 cdef enum TlsPhase:
     TLS_SHAKING = 0           # the handshake is not complete
     TLS_OPEN = 1
@@ -136,6 +143,8 @@ cdef enum:
     TLS_SHAKING_BYTES = 81920 # most that a session holds until its handshake is complete, measured
     TLS_MESSAGE_MOST = 16384  # most bytes of a client's first message, and of its certificates
     TLS_SUBJECT = 255         # most bytes of a subject
+    TLS_ROUND = 8 * TLS_RECORD        # plain bytes that are encrypted at once
+    TLS_OUTPUT = TLS_ROUND + 32768    # room for their records, one more, and what the session sends by itself
 
 cdef struct TlsSpans:         # plain bytes that are not encrypted yet
     const uv_buf_t* at
@@ -161,12 +170,12 @@ cdef struct Tls:              # a connection's session (net/tls)
     Slice subject             # whom the client's certificate names; owned
 
 cdef struct TlsRoom:          # of a worker (net/tls)
-    char* input               # encrypted bytes of the last read
+    char[INPUT_SIZE] input    # encrypted bytes of the last read
     const char* at            # those of them that are not decrypted yet
     size_t left
-    char* output              # encrypted bytes that are not sent yet
+    char[TLS_OUTPUT] output   # encrypted bytes that are not sent yet
     size_t used
-    char* joined              # short answers that become one record
+    char[TLS_RECORD] joined   # short answers that become one record
 
 cdef struct Conn:
     uv_tcp_t tcp              # must stay first: a handle is its connection
@@ -226,15 +235,6 @@ cdef struct ConnList:
     Conn* first
     Conn* last
     int n
-
-# ---- reading, and turns ----------------------------------------------------------------------------------------------
-
-cdef enum:
-    INPUT_SIZE = 256 << 10    # bytes read at once
-    INPUT_LARGE = 32 << 10    # from this body size on, copying is avoided
-    INPUT_HEAD = 2048         # bytes read at once before such a body
-    INPUT_LITTLE = 8192       # bytes read at once in a turn that has read TURN_CROWDED
-    TICK_MS = 500             # interval between looks at timeouts
 
 cdef struct Waits:            # net/worker
     Conn* first
