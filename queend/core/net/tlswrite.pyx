@@ -106,11 +106,15 @@ cdef bint tlswrite_send(Conn* c) noexcept nogil:
 
 cdef void tlswrite_last(Conn* c) noexcept nogil:
     # Sends what the session wrote at its end, if the kernel takes it at once and nothing waits before it.
-    cdef uv_buf_t out
-    out.base = c.worker.tls.output
-    out.len = c.worker.tls.used
+    tlswrite_raw(c, c.worker.tls.output, c.worker.tls.used)
     c.worker.tls.used = 0
-    if out.len and not c.out_pending:
+
+cdef void tlswrite_raw(Conn* c, const char* bytes, size_t n) noexcept nogil:
+    # Sends bytes as they are, if the kernel takes them at once and nothing waits before them.
+    cdef uv_buf_t out
+    out.base = <char*>bytes
+    out.len = n
+    if n and not c.out_pending:
         uv_try_write(<uv_stream_t*>&c.tcp, &out, 1)
 
 cdef bint tlswrite_text(Conn* c, const uv_buf_t* text) noexcept nogil:
