@@ -212,14 +212,9 @@ cdef void requestlog_write(RequestLog* l, Routine* x) noexcept nogil:
                 stop -= 1
         if log_takes(REQUESTLOG_MS) and log_put(lines + done, stop, 0):
             done += stop
-        elif requestlog_ends(x):
-            waits += 1
+        else:
+            uv_mutex_lock(&x.lock)
+            waits += x.ends
+            uv_mutex_unlock(&x.lock)
             if waits == REQUESTLOG_LAST:
                 return        # there is no reader
-
-cdef inline bint requestlog_ends(Routine* x) noexcept nogil:
-    cdef bint ends
-    uv_mutex_lock(&x.lock)
-    ends = x.ends
-    uv_mutex_unlock(&x.lock)
-    return ends
