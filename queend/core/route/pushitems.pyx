@@ -11,9 +11,12 @@ cdef enum:
     WRONG_TRACEPARENT = 16
     WRONG_TRACESTATE = 32
 
+cdef enum:
+    ITEM_SHARED = 5
+
 cdef struct ItemRaw:
-    # The members of an item as literals; p NULL: absent.
-    Slice queue, part, txid, trace, parent, state, due, delay, payload
+    # The members of an item as literals; p NULL: absent. Items of a cycle have the first ITEM_SHARED of them.
+    Slice queue, part, payload, txid, trace, parent, state, due, delay
     const Unsupported* unsupported  # NULL: the item has no unsupported member
     int wrong                 # WRONG_*: members that are not text
 

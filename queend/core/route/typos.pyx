@@ -121,6 +121,24 @@ cdef bint typo_near(Slice a, Slice b) noexcept nogil:
     return (i + 1 < a.n and a.p[i] == b.p[i + 1] and a.p[i + 1] == b.p[i]
             and memcmp(a.p + i + 2, b.p + i + 2, a.n - i - 2) == 0)
 
+cdef int typo_place(Slice name, const char* names) noexcept nogil:
+    # Returns the place of a known name among the names, -1 for another one.
+    cdef int place = 0
+    while names[0]:
+        if <size_t>names[0] == name.n and memcmp(names + 1, name.p, name.n) == 0:
+            return place
+        names += names[0] + 1
+        place += 1
+    return -1
+
+cdef bint typo_take(Slice key, const char* names, Slice value, Slice* values) noexcept nogil:
+    # Keeps the value of a known key, which has its quotes. values: one for each name, in their order. Returns False if
+    # the key is unknown.
+    cdef int place = typo_place(slice_of(key.p + 1, key.n - 2), names)
+    if place >= 0:
+        values[place] = value
+    return place >= 0
+
 cdef enum NameIs:
     NAME_KNOWN = 0
     NAME_NEAR = 1             # to a known name
@@ -131,12 +149,8 @@ cdef int typo_judge(Slice name, const char* names, Slice* meant) noexcept nogil:
     cdef const char* at = names
     cdef size_t n
     meant[0] = slice_of(NULL, 0)
-    while at[0]:
-        n = <size_t>at[0]
-        if n == name.n and memcmp(at + 1, name.p, n) == 0:
-            return NAME_KNOWN
-        at += n + 1
-    at = names
+    if typo_place(name, names) >= 0:
+        return NAME_KNOWN
     while at[0]:
         n = <size_t>at[0]
         if typo_near(name, slice_of(at + 1, n)):
