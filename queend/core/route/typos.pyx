@@ -40,6 +40,9 @@ cdef const char* CYCLE_ACK_NAMES = (b"\x0d" b"transactionId" b"\x07" b"leaseId" 
 cdef const char* EVENT_NAMES = (b"\x0b" b"specversion" b"\x02" b"id" b"\x06" b"source" b"\x04" b"type"
                                 b"\x07" b"subject" b"\x04" b"time" b"\x0f" b"datacontenttype" b"\x0a" b"dataschema"
                                 b"\x0c" b"partitionkey" b"\x0b" b"traceparent" b"\x0a" b"tracestate")
+cdef const char* HEADER_NAMES = (b"\x0a" b"cloudEvent" b"\x0c" b"dataEncoding" b"\x0b" b"traceparent"
+                                 b"\x0a" b"tracestate" b"\x13" b"originTransactionId" b"\x0b" b"originQueue"
+                                 b"\x0f" b"originPartition" b"\x0c" b"originOffset")
 
 # Members of an item that this daemon does not support, and what replaces each. QUEEND_STRICT refuses an item that has
 # one: its sender means something by it, and the message would lack that.
