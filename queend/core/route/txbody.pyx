@@ -320,6 +320,10 @@ cdef TxOp* txbody_add(TxReq* q, Arena* a, int* room, ApiError* e) noexcept nogil
 # ---- the answer ------------------------------------------------------------------------------------------------------
 # A result for each operation in the order of the request, or why all of it was refused.
 
+cdef const char* TX_FAULT_CODES[TX_FAULT_LATE + 1]      # for programs, by TxFault: words of the second SDK generation
+TX_FAULT_CODES = [b"bad_request", b"bad_request", b"bad_request", b"rejected_ack", b"rejected_ack", b"duplicate",
+                  b"duplicate_of_deleted", b"queue_full", b"rejected_ack"]
+
 cdef void txbody_reply(Buf* b, TxReq* q, int fault) noexcept nogil:
     # Writes the answer. fault: TX_DONE, TX_LEASE or the index of the operation that failed. A failed transaction lists
     # only the failing operation, because nothing else happened.
@@ -340,12 +344,12 @@ cdef void txbody_reply(Buf* b, TxReq* q, int fault) noexcept nogil:
             member_int(b, b",\"duplicate\":0,\"acked\":", q.n - pushed)
         buf_byte(b, b'}')
         return
-    buf_text(b, b",\"success\":false,\"reason\":")
+    buf_text(b, b",\"success\":false,\"reason\":\"")
     if fault == TX_LEASE:
-        buf_text(b, b"\"rejected_ack\",\"error\":\"Invalid or expired lease\",\"results\":[]}")
+        buf_text(b, b"rejected_ack\",\"error\":\"Invalid or expired lease\",\"results\":[]}")
         return
-    txbody_fault_code(b, q.ops[fault].fault)
-    member_int(b, b",\"failedIndex\":", fault)
+    buf_text(b, TX_FAULT_CODES[q.ops[fault].fault])
+    member_int(b, b"\",\"failedIndex\":", fault)
     buf_text(b, b",\"error\":")
     txbody_fault_text(b, &q.ops[fault])
     buf_text(b, b",\"results\":[")
@@ -401,16 +405,3 @@ cdef void txbody_fault_text(Buf* b, TxOp* op) noexcept nogil:
         buf_text(b, b"\"duplicate key: the message with this transactionId in the partition was deleted\"")
     else:
         buf_text(b, b"\"duplicate key: a message with this transactionId is already stored in the partition\"")
-
-cdef void txbody_fault_code(Buf* b, int fault) noexcept nogil:
-    # Writes the reason for programs, in the words of the second SDK generation.
-    if fault == TX_FAULT_DUPLICATE:
-        buf_text(b, b"\"duplicate\"")
-    elif fault == TX_FAULT_OF_DELETED:
-        buf_text(b, b"\"duplicate_of_deleted\"")
-    elif fault == TX_FAULT_LEASE or fault == TX_FAULT_NOT_FOUND or fault == TX_FAULT_LATE:
-        buf_text(b, b"\"rejected_ack\"")
-    elif fault == TX_FAULT_FULL:
-        buf_text(b, b"\"queue_full\"")
-    else:
-        buf_text(b, b"\"bad_request\"")
