@@ -99,7 +99,7 @@ cdef inline bint held_unpacks(Request* r) noexcept nogil:
     if r.route == NULL or r.body.n == 0:
         return False
     form = pushitems_form(r.headers_raw, r.body)
-    return form == PUSH_FRAMES or form == PUSH_ARROW
+    return form == MEDIA_FRAMES or form == MEDIA_ARROW
 
 cdef void held_take(Conn* c, Request* r) noexcept nogil:
     # Sends a complete request, the last one owed, to the engine, or has it wait for room. A request that waits takes

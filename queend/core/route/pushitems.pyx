@@ -33,18 +33,18 @@ cdef bint pushitems_read(Slice headers, Slice query, Slice body, Unzip* z, Arena
     out.counts = False
     if not pushitems_options(form, query, a, &options, e):
         return False
-    if form == PUSH_LINES:
+    if form == MEDIA_LINES:
         if not pushlines_parse(body, &options, a, g, settings.max_items, out, e):
             return False
-    elif form == PUSH_ARROW:
+    elif form == MEDIA_ARROW:
         if not pusharrow_parse(body, <size_t>settings.max_body, &options, z, a, g, settings.max_items, out, e):
             return False
-    elif form == PUSH_FRAMES:
+    elif form == MEDIA_FRAMES:
         if not frames_parse(body, z, a, g, settings.max_items, out, e):
             return False
     elif not pushitems_parse(body, a, g, settings.max_items, out, e):
         return False
-    if out.n >= JOIN_LEAST and (form == PUSH_JSON or form == PUSH_LINES and not options.bare):
+    if out.n >= JOIN_LEAST and form != MEDIA_ARROW and form != MEDIA_FRAMES and not options.bare:
         pushrun_join(out, a)
     if options.due and not pushitems_defer(out, a, options.due, e):
         return False
@@ -52,15 +52,12 @@ cdef bint pushitems_read(Slice headers, Slice query, Slice body, Unzip* z, Arena
     return True
 
 cdef int pushitems_form(Slice headers, Slice body) noexcept nogil:
-    # Returns the form of a push or a transaction, PUSH_*. Frames are also known by their first bytes.
-    cdef int type_ = header_media(headers)
-    if type_ == MEDIA_LINES:
-        return PUSH_LINES
-    if type_ == MEDIA_ARROW:
-        return PUSH_ARROW
-    if type_ == MEDIA_FRAMES or frames_magic(body, b"QPB1") or frames_magic(body, b"QTB1"):
-        return PUSH_FRAMES
-    return PUSH_JSON
+    # Returns the form of a push or a transaction, MEDIA_*. Frames are also known by their first bytes. All other forms
+    # but lines and Arrow are read as JSON: clients send JSON under many names.
+    cdef int form = header_media(headers)
+    if form != MEDIA_LINES and form != MEDIA_ARROW and (frames_magic(body, b"QPB1") or frames_magic(body, b"QTB1")):
+        return MEDIA_FRAMES
+    return form
 
 # ---- the query -------------------------------------------------------------------------------------------------------
 
@@ -75,7 +72,7 @@ cdef bint pushitems_options(int form, Slice query, Arena* a, PushOptions* out, A
         return False
     if not pushitems_query_due(query, a, &out.due, e):
         return False
-    if form == PUSH_JSON or form == PUSH_FRAMES:
+    if form != MEDIA_LINES and form != MEDIA_ARROW:
         return True
     found = uri_find(query, b"queue", a, &out.queue)
     if found == QUERY_UNREADABLE or found == QUERY_FOUND and (out.queue.n == 0 or not ident_name_fits(out.queue)):
@@ -83,9 +80,9 @@ cdef bint pushitems_options(int form, Slice query, Arena* a, PushOptions* out, A
     if not pushitems_query_part(query, a, &out.part, e):
         return False
     found = uri_find(query, b"payload", a, &value)
-    if found != QUERY_ABSENT and form == PUSH_LINES and slice_is(value, b"line"):
+    if found != QUERY_ABSENT and form == MEDIA_LINES and slice_is(value, b"line"):
         out.bare = True
-    elif found != QUERY_ABSENT and (form != PUSH_LINES or not slice_is(value, b"item")):
+    elif found != QUERY_ABSENT and (form != MEDIA_LINES or not slice_is(value, b"item")):
         return refuse(e, b"payload must be item or line, and is for application/x-ndjson")
     if out.bare and out.queue.p == NULL:
         return refuse(e, b"payload=line needs a queue in the query")

@@ -17,7 +17,7 @@ cdef struct TxRaw:
 cdef bint txbody_read(Slice headers, Slice body, Unzip* z, Arena* a, UuidGen* g, int max_items, TxReq* q,
                       ApiError* e) noexcept nogil:
     # Reads a transaction in either form.
-    if pushitems_form(headers, body) == PUSH_FRAMES:
+    if pushitems_form(headers, body) == MEDIA_FRAMES:
         return txbody_frames(body, z, a, g, max_items, q, e)
     return txbody_parse(body, a, g, max_items, q, e)
 

@@ -125,12 +125,6 @@ cdef struct PushReq:
     size_t unpacked           # bytes of memory beside the body
     PushItem* items
 
-cdef enum PushForm:
-    PUSH_JSON = 0             # also for every unknown content type: clients send JSON under many names
-    PUSH_LINES                # application/x-ndjson
-    PUSH_ARROW                # application/vnd.apache.arrow.stream
-    PUSH_FRAMES               # application/x-queen-push
-
 cdef struct PushOptions:
     Slice queue               # for items that name no queue; p NULL: not given
     Slice part
