@@ -38,38 +38,30 @@ cdef enum:
     FEED_CREDIT = 100         # messages without an acknowledgment
     FEED_BEAT_S = 15
 
-cdef void popquery_param(Param* p, const char* name, int kind, int of, int low, int high) noexcept nogil:
-    # Fills a row of a table.
-    p.name = slice_lit(name)
-    p.kind = kind
-    p.of = of
-    p.low = low
-    p.high = high
-
 cdef Param[POP_PARAMS] pop_params
-popquery_param(&pop_params[ASKED_BATCH], b"batch", PARAM_NUMBER, OF_BOTH, 1, BATCH_MAX)
-popquery_param(&pop_params[ASKED_WAIT], b"wait", PARAM_TRUTH, OF_POP, 0, 0)
-popquery_param(&pop_params[ASKED_TIMEOUT], b"timeout", PARAM_NUMBER, OF_POP, 0, MAX_TIMEOUT_MS)
-popquery_param(&pop_params[ASKED_GROUP], b"consumerGroup", PARAM_NAME, OF_BOTH, 0, 0)
-popquery_param(&pop_params[ASKED_AUTO_ACK], b"autoAck", PARAM_TRUTH, OF_BOTH, 0, 0)
-popquery_param(&pop_params[ASKED_ON_DELIVERY], b"commitOnDelivery", PARAM_TRUTH, OF_BOTH, 0, 0)
-popquery_param(&pop_params[ASKED_PARTITIONS], b"partitions", PARAM_NUMBER, OF_BOTH, 1, POP_MAX_PARTITIONS)
-popquery_param(&pop_params[ASKED_MODE], b"subscriptionMode", PARAM_TEXT, OF_BOTH, 0, 0)
-popquery_param(&pop_params[ASKED_FROM], b"subscriptionFrom", PARAM_TEXT, OF_BOTH, 0, 0)
-popquery_param(&pop_params[ASKED_NAMESPACE], b"namespace", PARAM_TEXT, OF_POP, 0, 0)  # unused if the path has a queue
-popquery_param(&pop_params[ASKED_TASK], b"task", PARAM_TEXT, OF_POP, 0, 0)
-popquery_param(&pop_params[ASKED_AUTOPILOT], b"autopilot", PARAM_TRUTH, OF_POP, 0, 0)
-popquery_param(&pop_params[ASKED_FRAMES], b"frames", PARAM_TRUTH, OF_BOTH, 0, 0)
-popquery_param(&pop_params[ASKED_FORMAT], b"format", PARAM_TEXT, OF_BOTH, 0, 0)
-popquery_param(&pop_params[ASKED_LEASE], b"leaseSeconds", PARAM_WHOLE, OF_BOTH, 1, LEASE_MAX)
-popquery_param(&pop_params[ASKED_CONFLATION], b"conflation", PARAM_TRUTH, OF_BOTH, 0, 0)
-popquery_param(&pop_params[ASKED_CREDIT], b"credit", PARAM_WHOLE, OF_STREAM, 1, BATCH_MAX)
-popquery_param(&pop_params[ASKED_HEARTBEAT], b"heartbeat", PARAM_WHOLE, OF_STREAM, 1, FEED_BEAT_MOST_S)
-popquery_param(&pop_params[ASKED_RELEASE], b"release", PARAM_TRUTH, OF_STREAM, 0, 0)
-popquery_param(&pop_params[ASKED_TICKET], b"ticket", PARAM_TEXT, OF_STREAM, 0, 0)  # read by auth/grants
-popquery_param(&pop_params[ASKED_WINDOW], b"window", PARAM_WHOLE, OF_STREAM, 1, BATCH_MAX)
-popquery_param(&pop_params[ASKED_QUEUE], b"queue", PARAM_TEXT, OF_ANY, 0, 0)
-popquery_param(&pop_params[ASKED_PARTITION], b"partition", PARAM_TEXT, OF_ANY, 0, 0)
+pop_params[ASKED_BATCH] = Param(slice_lit(b"batch"), PARAM_NUMBER, OF_BOTH, 1, BATCH_MAX)
+pop_params[ASKED_WAIT] = Param(slice_lit(b"wait"), PARAM_TRUTH, OF_POP, 0, 0)
+pop_params[ASKED_TIMEOUT] = Param(slice_lit(b"timeout"), PARAM_NUMBER, OF_POP, 0, MAX_TIMEOUT_MS)
+pop_params[ASKED_GROUP] = Param(slice_lit(b"consumerGroup"), PARAM_NAME, OF_BOTH, 0, 0)
+pop_params[ASKED_AUTO_ACK] = Param(slice_lit(b"autoAck"), PARAM_TRUTH, OF_BOTH, 0, 0)
+pop_params[ASKED_ON_DELIVERY] = Param(slice_lit(b"commitOnDelivery"), PARAM_TRUTH, OF_BOTH, 0, 0)
+pop_params[ASKED_PARTITIONS] = Param(slice_lit(b"partitions"), PARAM_NUMBER, OF_BOTH, 1, POP_MAX_PARTITIONS)
+pop_params[ASKED_MODE] = Param(slice_lit(b"subscriptionMode"), PARAM_TEXT, OF_BOTH, 0, 0)
+pop_params[ASKED_FROM] = Param(slice_lit(b"subscriptionFrom"), PARAM_TEXT, OF_BOTH, 0, 0)
+pop_params[ASKED_NAMESPACE] = Param(slice_lit(b"namespace"), PARAM_TEXT, OF_POP, 0, 0)  # unused if the path has a queue
+pop_params[ASKED_TASK] = Param(slice_lit(b"task"), PARAM_TEXT, OF_POP, 0, 0)
+pop_params[ASKED_AUTOPILOT] = Param(slice_lit(b"autopilot"), PARAM_TRUTH, OF_POP, 0, 0)
+pop_params[ASKED_FRAMES] = Param(slice_lit(b"frames"), PARAM_TRUTH, OF_BOTH, 0, 0)
+pop_params[ASKED_FORMAT] = Param(slice_lit(b"format"), PARAM_TEXT, OF_BOTH, 0, 0)
+pop_params[ASKED_LEASE] = Param(slice_lit(b"leaseSeconds"), PARAM_WHOLE, OF_BOTH, 1, LEASE_MAX)
+pop_params[ASKED_CONFLATION] = Param(slice_lit(b"conflation"), PARAM_TRUTH, OF_BOTH, 0, 0)
+pop_params[ASKED_CREDIT] = Param(slice_lit(b"credit"), PARAM_WHOLE, OF_STREAM, 1, BATCH_MAX)
+pop_params[ASKED_HEARTBEAT] = Param(slice_lit(b"heartbeat"), PARAM_WHOLE, OF_STREAM, 1, FEED_BEAT_MOST_S)
+pop_params[ASKED_RELEASE] = Param(slice_lit(b"release"), PARAM_TRUTH, OF_STREAM, 0, 0)
+pop_params[ASKED_TICKET] = Param(slice_lit(b"ticket"), PARAM_TEXT, OF_STREAM, 0, 0)  # read by auth/grants
+pop_params[ASKED_WINDOW] = Param(slice_lit(b"window"), PARAM_WHOLE, OF_STREAM, 1, BATCH_MAX)
+pop_params[ASKED_QUEUE] = Param(slice_lit(b"queue"), PARAM_TEXT, OF_ANY, 0, 0)
+pop_params[ASKED_PARTITION] = Param(slice_lit(b"partition"), PARAM_TEXT, OF_ANY, 0, 0)
 
 # ---- a pop -----------------------------------------------------------------------------------------------------------
 
