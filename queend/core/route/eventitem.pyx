@@ -316,14 +316,11 @@ cdef bint eventitem_close(Event* v, EventWhere* where, PushItem* it) noexcept no
     # Turns the complete event into an item.
     cdef Buf b
     cdef Slice pair
-    if not v.version:
-        return eventitem_refuse(v, slice_lit(b"specversion"), b"is missing")
-    if v.id.p == NULL:
-        return eventitem_refuse(v, slice_lit(b"id"), b"is missing")
-    if v.source.p == NULL:
-        return eventitem_refuse(v, slice_lit(b"source"), b"is missing")
-    if v.type.p == NULL:
-        return eventitem_refuse(v, slice_lit(b"type"), b"is missing")
+    cdef const char* missing
+    missing = (b"specversion" if not v.version else b"id" if v.id.p == NULL else b"source" if v.source.p == NULL
+               else b"type" if v.type.p == NULL else NULL)
+    if missing != NULL:
+        return eventitem_refuse(v, slice_lit(missing), b"is missing")
     if v.state.n and v.parent.n == 0:
         return eventitem_refuse(v, slice_lit(b"tracestate"), b"needs a traceparent")
     memset(it, 0, sizeof(PushItem))
