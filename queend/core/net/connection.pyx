@@ -302,12 +302,6 @@ cdef void conn_on_read(uv_stream_t* stream, ssize_t got, const uv_buf_t* buf) no
     if c.reading != NULL or c.head.len:
         conn_read_piece(c)
 
-cdef void conn_on_eof(Conn* c) noexcept nogil:
-    if c.state < CONN_LINGER and (c.first != NULL or c.out_pending):
-        conn_ends(c)
-    else:
-        conn_close(c)
-
 cdef inline void conn_read_piece(Conn* c) noexcept nogil:
     # Counts a read that left the request incomplete.
     c.worker.turn_pieces += 1
@@ -427,10 +421,13 @@ cdef void conn_half_closed(Conn* c) noexcept nogil:
             r.on_end(r)       # may answer the request, which stays in its place
         r = r.next
 
-cdef void conn_ends(Conn* c) noexcept nogil:
+cdef void conn_on_eof(Conn* c) noexcept nogil:
     # Handles the end of the connection's input, once all of it was read. Drops an incomplete request. Requests are done
     # and answered. The connection is closed after its last answer, or after HALF_MS. A slow database or control plane
     # must not hold the descriptor of a client that left.
+    if c.state >= CONN_LINGER or c.first == NULL and not c.out_pending:
+        conn_close(c)
+        return
     conn_drop(c)
     c.owes_continue = False
     c.mode = READ_NOTHING
