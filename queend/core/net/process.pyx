@@ -48,15 +48,16 @@ cdef Listener* process_listen(Process* p, char* reason, size_t size) noexcept no
     cdef Listener* l = NULL
     cdef Listener* more
     cdef int fd
+    cdef int port = 0
     p.loopback = True
     while l == NULL or given[0]:
         fd = atoi(given) if given[0] else listener_bind(s.host, s.port, s.reuseport, s.backlog, reason, size)
         if fd < 0:
             return NULL
-        if not listener_name(fd, name, sizeof(name)):
+        if not listener_name(fd, name, sizeof(name), &port):
             p.loopback = False
         if l == NULL:
-            p.port = listener_port(fd)
+            p.port = port
             memcpy(p.address, name, sizeof(name))
         more = listener_new(p, NULL, fd, l)
         if more == NULL:
