@@ -91,8 +91,7 @@ cdef void bridge_send(Request* r, bint held) noexcept nogil:
     bridge_hold_back(c, True)
     if not bridge_enter(c):
         r.on_gone = bridge_gone_before
-        c.next = r.worker.without_room
-        r.worker.without_room = c
+        link_append(<void**>&r.worker.without_room, c)
 
 cdef bint bridge_enter(BridgeCall* c) noexcept nogil:
     # Puts a request in the queue of the control plane. Returns False if there is no room, or memory ran out.
@@ -114,15 +113,10 @@ cdef bint bridge_enter(BridgeCall* c) noexcept nogil:
 
 cdef void bridge_tick(Worker* w) noexcept nogil:
     # Lets requests without room try once more, in the order they came, and refuses those that still have none.
-    cdef BridgeCall* c = w.without_room
-    cdef BridgeCall* first = NULL
-    cdef BridgeCall* following
+    cdef BridgeCall* first = w.without_room
+    cdef BridgeCall* c
     w.without_room = NULL
-    while c != NULL:
-        following = c.next
-        c.next = first
-        first = c
-        c = following
+    w.without_room_last = NULL
     while first != NULL:
         c = first
         first = c.next

@@ -138,7 +138,8 @@ cdef struct Worker:
     Offload* beside           # large bodies read off the loop; the first one is being read
     Offload* beside_last
     RequestPool requests
-    BridgeCall* without_room  # the newest of its requests for the control plane that wait for the next tick
+    BridgeCall* without_room  # its requests for the control plane that wait for the next tick
+    BridgeCall* without_room_last
     Request* clientless       # unfinished requests whose client left, or that never had one
     Request* clientless_last
     int64_t held_share        # its share of max_queued_bytes
