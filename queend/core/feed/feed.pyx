@@ -32,7 +32,11 @@ cdef void feed_submit(Worker* w, Request* r, int route) noexcept nogil:
             gate_refuse_pop(r, f.req.queue, f.req.group)
             free(f)
             return
-        feed_check(f, r, &err)
+        if r.next != NULL or c.reading != NULL:
+            refuse_set(&err, 400, b"Nothing may follow the request for a stream on its connection")
+        elif atomic_get64(&jobs_long_polls) >= e.settings.max_parked:
+            w.counters.not_parked += 1
+            refuse_set(&err, 503, b"Too many pops are waiting; try again")
     if err.status == 0 and websocket_wanted(r):
         f.req.feed = FEED_SOCKET
         websocket_check(r, f.accept, &err)
@@ -60,14 +64,6 @@ cdef void feed_submit(Worker* w, Request* r, int route) noexcept nogil:
     w.counters.streams_begun += 1
     w.counters.live_streams += 1
     feed_attach(f, c)
-
-cdef void feed_check(Feed* f, Request* r, ApiError* e) noexcept nogil:
-    # Checks whether the stream may begin; sets e if it may not.
-    if r.next != NULL or r.conn.reading != NULL:
-        refuse_set(e, 400, b"Nothing may follow the request for a stream on its connection")
-    elif atomic_get64(&jobs_long_polls) >= r.worker.settings.max_parked:
-        r.worker.counters.not_parked += 1
-        refuse_set(e, 503, b"Too many pops are waiting; try again")
 
 cdef void feed_attach(Feed* f, Conn* c) noexcept nogil:
     # Takes over the connection: no further request may follow on it.

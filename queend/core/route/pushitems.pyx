@@ -156,8 +156,6 @@ cdef bint pushitems_array(Json* j, Arena* a, UuidGen* g, int max_items, PushReq*
     # Reads the array at the cursor.
     cdef bint first = True
     cdef int room = 0
-    out.n = 0
-    out.items = NULL
     json_enter(j, b'[')
     while json_element(j, &first):
         if out.n >= max_items:
