@@ -286,6 +286,7 @@ cdef void bridge_abandon(Worker* w) noexcept nogil:
             bridge_hold_back(c, False)
             reply_error(c.r, 503, b"The server is stopping")
         free(c)
+    w.without_room_last = NULL
     while found:
         found = False
         c = NULL

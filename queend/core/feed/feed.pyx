@@ -34,7 +34,7 @@ cdef void feed_submit(Worker* w, Request* r, int route) noexcept nogil:
             return
         if r.next != NULL or c.reading != NULL:
             refuse_set(&err, 400, b"Nothing may follow the request for a stream on its connection")
-        elif atomic_get64(&jobs_long_polls) >= e.settings.max_parked:
+        elif atomic_get64(&jobs_long_polls) >= w.settings.max_parked:
             w.counters.not_parked += 1
             refuse_set(&err, 503, b"Too many pops are waiting; try again")
     if err.status == 0 and websocket_wanted(r):
