@@ -173,26 +173,19 @@ cdef bint typo_found(Slice name, const char* names, bint picky, Slice* meant) no
 cdef bint typo_refuse(ApiError* e, Slice name, Slice meant, const char* what, int index) noexcept nogil:
     # Refuses a name. what: where it stands, NULL: in the query. index: place in a list, else -1.
     cdef char[64] where
-    cdef const char* kind = b"key"
-    cdef const char* so = b""
-    cdef const char* one = b""
     cdef size_t i
     for i in range(name.n):
         if <unsigned char>name.p[i] <= b' ' or <unsigned char>name.p[i] > b'~':
             name = slice_lit(b"a name")
             break
     where[0] = 0
-    if what == NULL:
-        kind = b"parameter"
-    if meant.p != NULL:
-        so = b"; "
-        one = b" is one"
-    else:
-        meant = slice_of(one, 0)
     if what != NULL and index >= 0:
         snprintf(where, sizeof(where), b" (%s %d)", what, index)
-    return refuse_as(e, b"%.*s is no %s%s%.*s%s%s", <int>min(name.n, <size_t>64), name.p, kind, so, <int>meant.n,
-                     meant.p, one, where)
+    if meant.p == NULL:
+        meant = slice_lit(b"")
+    return refuse_as(e, b"%.*s is no %s%s%.*s%s%s", <int>min(name.n, <size_t>64), name.p,
+                     b"parameter" if what == NULL else b"key", b"; " if meant.n else b"", <int>meant.n, meant.p,
+                     b" is one" if meant.n else b"", where)
 
 cdef bint typo_key(Slice key, const char* names, const char* what, int index, Arena* a, ApiError* e) noexcept nogil:
     # Judges a key, with its quotes, that no reader took. Returns True if it was refused.
