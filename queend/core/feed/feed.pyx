@@ -29,7 +29,7 @@ cdef void feed_submit(Worker* w, Request* r, int route) noexcept nogil:
     err.status = 0
     if popquery_feed(route, r.path, r.query, &r.arena, e.settings, &f.req, &f.ask, &err):
         if not gate_pops(r, f.req.queue, f.req.group):
-            gate_refuse_pop(r, f.req.queue, f.req.group)
+            gate_refuse(r, b"pop", f.req.queue, f.req.group)
             free(f)
             return
         if r.next != NULL or c.reading != NULL:
@@ -324,7 +324,7 @@ cdef void feed_grant_take(Worker* w, Request* q, int route) noexcept nogil:
     cdef Feed* f = q.feed
     cdef Grant* copy
     if not gate_pops(q, f.req.queue, f.req.group):
-        gate_refuse_pop(q, f.req.queue, f.req.group)
+        gate_refuse(q, b"pop", f.req.queue, f.req.group)
         return
     if q.grant.size <= f.r.grant.size:
         memcpy(f.r.grant, q.grant, q.grant.size)      # the stream's pop points to it as well
