@@ -269,7 +269,7 @@ cdef bint pushitem_from_raw(const ItemRaw* raw, Arena* a, UuidGen* g, PushItem* 
         return refuse_as(e, b"%s is not supported in an item: %s (%s %d, field %s)", raw.unsupported.name,
                          raw.unsupported.instead, what, index, raw.unsupported.name)
     if raw.wrong or (raw.queue.p == NULL and (options == NULL or options.queue.p == NULL)):
-        return pushitem_refuse_type(raw, what, index, e)
+        return pushitem_refuse_type(raw.wrong if raw.wrong else WRONG_QUEUE, what, index, e)
     if not pushitem_new(a, g, it, raw, empty_payload, options, before, what, index, e):
         return False
     if raw.payload.p == NULL and strict:
@@ -279,19 +279,17 @@ cdef bint pushitem_from_raw(const ItemRaw* raw, Arena* a, UuidGen* g, PushItem* 
         return False
     return (raw.due.p == NULL and raw.delay.p == NULL) or pushitem_due(it, a, raw.due, raw.delay, what, index, e)
 
-cdef bint pushitem_refuse_type(const ItemRaw* raw, const char* what, int index, ApiError* e) noexcept nogil:
-    # Refuses an item because a member that must be a string has another type. Returns False.
-    if raw.wrong & WRONG_PARTITION:
-        return refuse_item(e, b"Partition must be a string", what, index, b"partition")
-    if raw.wrong & WRONG_QUEUE or raw.wrong == 0:
-        return refuse_item(e, b"Queue must be a string", what, index, b"queue")
-    if raw.wrong & WRONG_TXID:
-        return refuse_item(e, b"TransactionId must be a string", what, index, b"transactionId")
-    if raw.wrong & WRONG_TRACE:
-        return refuse_item(e, b"TraceId must be a string", what, index, b"traceId")
-    if raw.wrong & WRONG_TRACEPARENT:
-        return refuse_item(e, b"traceparent must be a string", what, index, b"traceparent")
-    return refuse_item(e, b"tracestate must be a string", what, index, b"tracestate")
+cdef const char* WRONG_TEXTS[6]       # by the bits of ItemRaw.wrong
+cdef const char* WRONG_FIELDS[6]
+WRONG_TEXTS = [b"Partition", b"Queue", b"TransactionId", b"TraceId", b"traceparent", b"tracestate"]
+WRONG_FIELDS = [b"partition", b"queue", b"transactionId", b"traceId", b"traceparent", b"tracestate"]
+
+cdef bint pushitem_refuse_type(int wrong, const char* what, int index, ApiError* e) noexcept nogil:
+    # Refuses an item because a member that must be a string has another type: the lowest bit of wrong. Returns False.
+    cdef int i = 0
+    while not wrong >> i & 1:
+        i += 1
+    return refuse_as(e, b"%s must be a string (%s %d, field %s)", WRONG_TEXTS[i], what, index, WRONG_FIELDS[i])
 
 cdef bint pushitem_new(Arena* a, UuidGen* g, PushItem* it, const ItemRaw* raw, const char* empty_payload,
                        const PushOptions* options, const PushItem* before, const char* what, int index,
