@@ -318,8 +318,8 @@ cdef bint eventitem_close(Event* v, EventWhere* where, PushItem* it) noexcept no
     cdef Slice pair
     cdef const char* missing
     missing = (b"specversion" if not v.version else b"id" if v.id.p == NULL else b"source" if v.source.p == NULL
-               else b"type" if v.type.p == NULL else NULL)
-    if missing != NULL:
+               else b"type" if v.type.p == NULL else b"")
+    if missing[0]:
         return eventitem_refuse(v, slice_lit(missing), b"is missing")
     if v.state.n and v.parent.n == 0:
         return eventitem_refuse(v, slice_lit(b"tracestate"), b"needs a traceparent")
