@@ -106,7 +106,6 @@ cdef bint feed_flow(Conn* c) noexcept nogil:
     # Writes gathered messages and asks for more. Returns False if the connection is broken.
     cdef Feed* f = c.feed
     cdef Request* q = f.answer
-    cdef const char* why
     cdef bint held
     if not f.begun:
         feed_begin(f)
@@ -124,9 +123,12 @@ cdef bint feed_flow(Conn* c) noexcept nogil:
         f.answer = NULL
         f.wrote_us = clock_mono_us()
         request_close(q)
-    why = feed_end_reason(f, c)
-    if why != NULL:
-        feed_end(f, why)
+    if f.last:
+        feed_end(f, b"")
+    elif engine_of(f.worker).stopping:
+        feed_end(f, b"shutdown")
+    elif c.half:
+        feed_end(f, b"closed")
     elif not held:
         feed_next(f, c)
     return True
@@ -385,16 +387,6 @@ cdef inline void feed_pause(Feed* f, int64_t now) noexcept nogil:
     heap_add(&engine_of(f.worker).beats, &f.beat, f.pause_until)
 
 # ---- end -----------------------------------------------------------------------------------------------------------
-
-cdef const char* feed_end_reason(Feed* f, Conn* c) noexcept nogil:
-    # Returns why the stream ends; NULL if it goes on.
-    if f.last:
-        return b""
-    if engine_of(f.worker).stopping:
-        return b"shutdown"
-    if c.half:
-        return b"closed"
-    return NULL
 
 cdef void feed_last(Feed* f, const char* why, Slice error) noexcept nogil:
     # Writes the last event. error: an object with details; empty: no details.
