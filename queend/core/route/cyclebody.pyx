@@ -315,6 +315,7 @@ cdef bint cyclebody_ack(Slice raw, Arena* a, CycleReq* q, ApiError* e) noexcept 
     cdef CycleAckRaw ack
     cdef Slice none = slice_of(NULL, 0)
     cdef uint8_t kind, keep
+    cdef int64_t n
     if raw.p[0] != b'{':
         return refuse(e, b"ack must be an object or null")
     memset(&ack, 0, sizeof(ack))
@@ -329,7 +330,7 @@ cdef bint cyclebody_ack(Slice raw, Arena* a, CycleReq* q, ApiError* e) noexcept 
     q.has_ack = True
     q.dead = slice_is(ack.status, b"failed") or slice_is(ack.status, b"dlq")
     q.has_lease = ack.lease.n != 0
-    q.count = cyclebody_count(ack.count)
+    q.count = <int>n if ident_whole(ack.count, &n) and n <= 0x7fffffff else 1
     if q.error.n == 0:
         q.error = slice_lit(b"Streaming cycle reported failure")
     if ack.txid.n == 0:
@@ -350,11 +351,6 @@ cdef bint cyclebody_reason(Slice raw, Arena* a, CycleReq* q, ApiError* e) noexce
         return cyclebody_refuse(e, b"ack", -1, b"error", b"must be at most 65536 bytes")
     q.error = raw
     return True
-
-cdef int cyclebody_count(Slice raw) noexcept nogil:
-    # Returns a whole number from 0; anything else counts as 1.
-    cdef int64_t n
-    return <int>n if ident_whole(raw, &n) and n <= 0x7fffffff else 1
 
 # ---- texts, refusals, failures ---------------------------------------------------------------------------------------
 
