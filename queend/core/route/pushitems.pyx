@@ -28,9 +28,7 @@ cdef bint pushitems_read(Slice headers, Slice query, Slice body, Unzip* z, Arena
     # Reads a push in any form. A bad item refuses the whole request before any is used.
     cdef PushOptions options
     cdef int form = pushitems_form(headers, body)
-    out.unpacked = 0
-    out.replayed = False
-    out.counts = False
+    memset(out, 0, sizeof(PushReq))
     if not pushitems_options(form, query, a, &options, e):
         return False
     if form == MEDIA_LINES:
@@ -128,8 +126,6 @@ cdef bint pushitems_parse(Slice body, Arena* a, UuidGen* g, int max_items, PushR
     cdef bint first = True
     cdef bint seen = False
     cdef Slice key
-    out.n = 0
-    out.items = NULL
     if not json_body_object(&j, body, b"items array is required", e):
         return False
     json_enter(&j, b'{')

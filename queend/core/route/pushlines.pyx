@@ -28,8 +28,6 @@ cdef bint pushlines_parse(Slice body, PushOptions* options, Arena* a, UuidGen* g
     cdef Lines l
     cdef Json j
     cdef int room = 0
-    out.n = 0
-    out.items = NULL
     if body.n == 0:
         return refuse(e, b"Empty request body")
     if options.bare:
