@@ -27,14 +27,9 @@ cdef struct IpcColumn:
     const char* name
     uint8_t kind              # column type
     int bits                  # of ARROW_TYPE_INT
-    IpcText* dictionary       # NULL: no dictionary
-    IpcText text              # of ARROW_TYPE_UTF8 without a dictionary
-    Buf values                # of the other columns: fixed width
-
-cdef struct IpcOut:
-    IpcText queues            # dictionaries
-    IpcText partitions
-    IpcColumn[IPC_COLUMNS] columns
+    bint dictionary           # the values are places in the text
+    IpcText text              # of ARROW_TYPE_UTF8
+    Buf values                # of the other columns, and of those with a dictionary: fixed width
 
 # ---- texts and columns -----------------------------------------------------------------------------------------------
 
@@ -57,13 +52,13 @@ cdef inline bint ipc_text_failed(IpcText* t) noexcept nogil:
 cdef inline int64_t ipc_text_count(IpcText* t) noexcept nogil:
     return <int64_t>(t.ends.len // 4) - 1
 
-cdef void ipc_column_open(IpcColumn* c, const char* name, uint8_t kind, int bits, IpcText* dictionary) noexcept nogil:
+cdef void ipc_column_open(IpcColumn* c, const char* name, uint8_t kind, int bits, bint dictionary) noexcept nogil:
     memset(c, 0, sizeof(IpcColumn))
     c.name = name
     c.kind = kind
     c.bits = bits
     c.dictionary = dictionary
-    if kind == ARROW_TYPE_UTF8 and dictionary == NULL:
+    if kind == ARROW_TYPE_UTF8:
         ipc_text_begin(&c.text)
 
 cdef inline void ipc_column_close(IpcColumn* c) noexcept nogil:
@@ -83,36 +78,19 @@ cdef inline void ipc_column_text(IpcColumn* c, Slice text) noexcept nogil:
     buf_slice(&c.text.bytes, text)
     ipc_text_end(&c.text)
 
-cdef void ipc_open(IpcOut* a) noexcept nogil:
-    memset(a, 0, sizeof(IpcOut))
-    ipc_text_begin(&a.queues)
-    ipc_text_begin(&a.partitions)
-    ipc_column_open(&a.columns[IPC_QUEUE], b"queue", ARROW_TYPE_UTF8, 0, &a.queues)
-    ipc_column_open(&a.columns[IPC_PARTITION], b"partition", ARROW_TYPE_UTF8, 0, &a.partitions)
-    ipc_column_open(&a.columns[IPC_OFFSET], b"offset", ARROW_TYPE_INT, 64, NULL)
-    ipc_column_open(&a.columns[IPC_TS], b"ts", ARROW_TYPE_TIMESTAMP, 64, NULL)
-    ipc_column_open(&a.columns[IPC_TXID], b"transactionId", ARROW_TYPE_UTF8, 0, NULL)
-    ipc_column_open(&a.columns[IPC_PAYLOAD], b"payload", ARROW_TYPE_UTF8, 0, NULL)
-    ipc_column_open(&a.columns[IPC_ID], b"id", ARROW_TYPE_UTF8, 0, NULL)
-    ipc_column_open(&a.columns[IPC_HEADERS], b"headers", ARROW_TYPE_UTF8, 0, NULL)
-
-cdef void ipc_close(IpcOut* a) noexcept nogil:
-    cdef int i
-    ipc_text_free(&a.queues)
-    ipc_text_free(&a.partitions)
-    for i in range(IPC_COLUMNS):
-        ipc_column_close(&a.columns[i])
-
-cdef bint ipc_failed(IpcOut* a) noexcept nogil:
-    cdef int i
-    for i in range(IPC_COLUMNS):
-        if ipc_column_failed(&a.columns[i]):
-            return True
-    return ipc_text_failed(&a.queues) or ipc_text_failed(&a.partitions)
+cdef void ipc_open(IpcColumn* c) noexcept nogil:
+    ipc_column_open(&c[IPC_QUEUE], b"queue", ARROW_TYPE_UTF8, 0, True)
+    ipc_column_open(&c[IPC_PARTITION], b"partition", ARROW_TYPE_UTF8, 0, True)
+    ipc_column_open(&c[IPC_OFFSET], b"offset", ARROW_TYPE_INT, 64, False)
+    ipc_column_open(&c[IPC_TS], b"ts", ARROW_TYPE_TIMESTAMP, 64, False)
+    ipc_column_open(&c[IPC_TXID], b"transactionId", ARROW_TYPE_UTF8, 0, False)
+    ipc_column_open(&c[IPC_PAYLOAD], b"payload", ARROW_TYPE_UTF8, 0, False)
+    ipc_column_open(&c[IPC_ID], b"id", ARROW_TYPE_UTF8, 0, False)
+    ipc_column_open(&c[IPC_HEADERS], b"headers", ARROW_TYPE_UTF8, 0, False)
 
 # ---- columns of records ----------------------------------------------------------------------------------------------
 
-cdef void ipc_gather(IpcOut* a, ReadCall* c) noexcept nogil:
+cdef void ipc_gather(IpcColumn* columns, ReadCall* c) noexcept nogil:
     cdef ReadRecord r
     cdef ReadEntry* e
     cdef Slice queue = slice_of(NULL, 0)
@@ -121,35 +99,33 @@ cdef void ipc_gather(IpcOut* a, ReadCall* c) noexcept nogil:
     cdef int i
     for i in range(c.n):
         e = &c.entries[i]
-        while readentry_next(c, e, a.columns[IPC_PAYLOAD].text.bytes.len + a.columns[IPC_TXID].text.bytes.len
-                             + a.columns[IPC_HEADERS].text.bytes.len + 32 * c.records, &r):
+        while readentry_next(c, e, columns[IPC_PAYLOAD].text.bytes.len + columns[IPC_TXID].text.bytes.len
+                             + columns[IPC_HEADERS].text.bytes.len + 32 * c.records, &r):
             if e.records == 1:
                 if queue.p == NULL or not slice_eq(queue, e.queue):
                     queue = e.queue
-                    buf_slice(&a.queues.bytes, queue)
-                    ipc_text_end(&a.queues)
-                buf_slice(&a.partitions.bytes, e.partition)
-                ipc_text_end(&a.partitions)
+                    ipc_column_text(&columns[IPC_QUEUE], queue)
+                ipc_column_text(&columns[IPC_PARTITION], e.partition)
             if wanted >> IPC_QUEUE & 1:
-                buf_le32(&a.columns[IPC_QUEUE].values, <uint32_t>ipc_text_count(&a.queues) - 1)
+                buf_le32(&columns[IPC_QUEUE].values, <uint32_t>ipc_text_count(&columns[IPC_QUEUE].text) - 1)
             if wanted >> IPC_PARTITION & 1:
-                buf_le32(&a.columns[IPC_PARTITION].values, <uint32_t>ipc_text_count(&a.partitions) - 1)
+                buf_le32(&columns[IPC_PARTITION].values, <uint32_t>ipc_text_count(&columns[IPC_PARTITION].text) - 1)
             if wanted >> IPC_OFFSET & 1:
-                buf_put(&a.columns[IPC_OFFSET].values, &r.offset, 8)
+                buf_put(&columns[IPC_OFFSET].values, &r.offset, 8)
             if wanted >> IPC_TS & 1:
-                buf_put(&a.columns[IPC_TS].values, &r.created_us, 8)
+                buf_put(&columns[IPC_TS].values, &r.created_us, 8)
             if wanted >> IPC_TXID & 1:
                 if r.text.n:
-                    ipc_column_text(&a.columns[IPC_TXID], r.text)
+                    ipc_column_text(&columns[IPC_TXID], r.text)
                 else:
-                    ipc_column_uuid(&a.columns[IPC_TXID], r.id)
+                    ipc_column_uuid(&columns[IPC_TXID], r.id)
             if wanted >> IPC_PAYLOAD & 1:
-                ipc_column_text(&a.columns[IPC_PAYLOAD], r.payload)
+                ipc_column_text(&columns[IPC_PAYLOAD], r.payload)
             if wanted >> IPC_ID & 1:
                 uuid_message(r.created_us, e.number, r.offset, id)
-                ipc_column_uuid(&a.columns[IPC_ID], id)
+                ipc_column_uuid(&columns[IPC_ID], id)
             if wanted >> IPC_HEADERS & 1:
-                ipc_column_text(&a.columns[IPC_HEADERS], r.extras.headers)
+                ipc_column_text(&columns[IPC_HEADERS], r.extras.headers)
 
 # ---- FlatBuffers -----------------------------------------------------------------------------------------------------
 # Written forwards into a buffer `b`: a table precedes its targets, and a reference is filled in when its target begins.
@@ -259,7 +235,7 @@ cdef void ipc_int(Buf* b, size_t base, size_t slot, int bits) noexcept nogil:
 cdef void ipc_field(Buf* b, size_t base, size_t slot, IpcColumn* c, int dictionary) noexcept nogil:
     # dictionary: id of the column's dictionary, if it has one.
     cdef IpcTable t, of, coding
-    ipc_table(b, base, slot, b"411444" if c.dictionary != NULL else b"411404", &t)
+    ipc_table(b, base, slot, b"411444" if c.dictionary else b"411404", &t)
     ipc_put(b, t.field[ARROW_FIELD_TYPE_KIND], c.kind, 1)
     ipc_string(b, base, t.field[ARROW_FIELD_NAME], slice_lit(c.name))
     if c.kind == ARROW_TYPE_INT:
@@ -270,7 +246,7 @@ cdef void ipc_field(Buf* b, size_t base, size_t slot, IpcColumn* c, int dictiona
         ipc_string(b, base, of.field[ARROW_TIME_ZONE], slice_lit(b"UTC"))
     else:
         ipc_table(b, base, t.field[ARROW_FIELD_TYPE], b"", &of)
-    if c.dictionary != NULL:
+    if c.dictionary:
         ipc_table(b, base, t.field[ARROW_FIELD_DICTIONARY], b"84", &coding)
         ipc_put(b, coding.field[ARROW_ENCODING_ID], dictionary, 8)
         ipc_int(b, base, coding.field[ARROW_ENCODING_INDEX], 32)
@@ -288,7 +264,7 @@ cdef void ipc_schema(Buf* b, IpcColumn** columns, int n, const char* key, Slice 
     at = ipc_vector(b, base, schema.field[ARROW_SCHEMA_FIELDS], n, 4)
     for i in range(n):
         ipc_field(b, base, at + 4 * i, columns[i], dictionaries)
-        dictionaries += columns[i].dictionary != NULL
+        dictionaries += columns[i].dictionary
     if key != NULL:
         at = ipc_vector(b, base, schema.field[ARROW_SCHEMA_METADATA], 1, 4)
         ipc_table(b, base, at, b"44", &pair)
@@ -348,7 +324,7 @@ cdef void ipc_records(Buf* b, IpcColumn** columns, int n, int64_t length) noexce
     for i in range(n):
         sizes[k] = 0                  # validity: no value is null
         k += 1
-        if columns[i].kind == ARROW_TYPE_UTF8 and columns[i].dictionary == NULL:
+        if columns[i].kind == ARROW_TYPE_UTF8 and not columns[i].dictionary:
             parts[n_parts] = &columns[i].text.ends
             parts[n_parts + 1] = &columns[i].text.bytes
             sizes[k] = columns[i].text.ends.len
@@ -374,29 +350,30 @@ cdef void ipc_stream(Buf* b, IpcColumn** columns, int n, int64_t length, const c
     cdef int dictionaries = 0
     ipc_schema(b, columns, n, key, value)
     for i in range(n):
-        if columns[i].dictionary != NULL:
-            ipc_dictionary(b, dictionaries, columns[i].dictionary)
+        if columns[i].dictionary:
+            ipc_dictionary(b, dictionaries, &columns[i].text)
             dictionaries += 1
     ipc_records(b, columns, n, length)
     buf_le32(b, <uint32_t>0xffffffff)
     buf_le32(b, 0)
 
 cdef void ipc_answer(ReadCall* c, Buf* b) noexcept nogil:
-    cdef IpcOut a
-    cdef IpcColumn* columns[8]
+    cdef IpcColumn[IPC_COLUMNS] all_
+    cdef IpcColumn* columns[IPC_COLUMNS]
     cdef Buf entries
     cdef int i
     cdef int n = 0
     buf_init(&entries)
-    ipc_open(&a)
-    ipc_gather(&a, c)
+    ipc_open(all_)
+    ipc_gather(all_, c)
     readentry_list(c, &entries)           # after the records, which determine the next offsets
     for i in range(IPC_COLUMNS):
         if c.wanted >> i & 1:
-            columns[n] = &a.columns[i]
+            columns[n] = &all_[i]
             n += 1
     ipc_stream(b, columns, n, c.records, b"queend.entries", slice_of(entries.data, entries.len))
-    if entries.failed or ipc_failed(&a):
-        b.failed = True
+    b.failed |= entries.failed
     buf_free(&entries)
-    ipc_close(&a)
+    for i in range(IPC_COLUMNS):
+        b.failed |= ipc_column_failed(&all_[i])
+        ipc_column_close(&all_[i])

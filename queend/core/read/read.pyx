@@ -120,11 +120,11 @@ def offsets_answer(bytes number, bytes name, bytes head, bytes floor, bytes at, 
         if arrays[i].left != rows:
             raise ValueError("arrays that do not belong together")
     buf_init(&out)
-    ipc_column_open(&columns[OFFSETS_NUMBER], b"number", ARROW_TYPE_INT, 32, NULL)
-    ipc_column_open(&columns[OFFSETS_NAME], b"name", ARROW_TYPE_UTF8, 0, NULL)
-    ipc_column_open(&columns[OFFSETS_HEAD], b"highWatermark", ARROW_TYPE_INT, 64, NULL)
-    ipc_column_open(&columns[OFFSETS_FLOOR], b"logStartOffset", ARROW_TYPE_INT, 64, NULL)
-    ipc_column_open(&columns[OFFSETS_AT], b"offset", ARROW_TYPE_INT, 64, NULL)
+    ipc_column_open(&columns[OFFSETS_NUMBER], b"number", ARROW_TYPE_INT, 32, False)
+    ipc_column_open(&columns[OFFSETS_NAME], b"name", ARROW_TYPE_UTF8, 0, False)
+    ipc_column_open(&columns[OFFSETS_HEAD], b"highWatermark", ARROW_TYPE_INT, 64, False)
+    ipc_column_open(&columns[OFFSETS_FLOOR], b"logStartOffset", ARROW_TYPE_INT, 64, False)
+    ipc_column_open(&columns[OFFSETS_AT], b"offset", ARROW_TYPE_INT, 64, False)
     with nogil:
         while pg_next4(&arrays[OFFSETS_NUMBER], &narrow):
             buf_le32(&columns[OFFSETS_NUMBER].values, <uint32_t>narrow)
