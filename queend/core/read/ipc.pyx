@@ -115,8 +115,8 @@ cdef void ipc_gather(IpcColumn* columns, ReadCall* c) noexcept nogil:
             if wanted >> IPC_TS & 1:
                 buf_put(&columns[IPC_TS].values, &r.created_us, 8)
             if wanted >> IPC_TXID & 1:
-                if r.text.n:
-                    ipc_column_text(&columns[IPC_TXID], r.text)
+                if r.extras.text.n:
+                    ipc_column_text(&columns[IPC_TXID], r.extras.text)
                 else:
                     ipc_column_uuid(&columns[IPC_TXID], r.id)
             if wanted >> IPC_PAYLOAD & 1:
