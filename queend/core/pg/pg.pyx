@@ -102,7 +102,7 @@ cdef inline bint pg_next4(PgIter* i, int32_t* out) noexcept nogil:
 
 cdef inline bint pg_sqlstate(PGresult* r, const char* code) noexcept nogil:
     # Returns True if the error of r has this SQLSTATE.
-    cdef const char* state = PQresultErrorField(r, PG_DIAG_SQLSTATE) if r != NULL else NULL
+    cdef const char* state = PQresultErrorField(r, PG_DIAG_SQLSTATE)
     return state != NULL and memcmp(state, code, 5) == 0
 
 cdef inline const char* pg_error(PGresult* r) noexcept nogil:

@@ -363,15 +363,13 @@ cdef bint slot_take_result(Slot* s, PGresult* res) noexcept nogil:
     return True
 
 cdef inline bint slot_failed(PGresult* res) noexcept nogil:
-    cdef ExecStatusType status
-    if res == NULL:
-        return True
-    status = PQresultStatus(res)
+    # Returns True also for NULL, whose status is that of an error.
+    cdef ExecStatusType status = PQresultStatus(res)
     return status != PGRES_TUPLES_OK and status != PGRES_COMMAND_OK
 
 cdef inline bint slot_explained(PGresult* res) noexcept nogil:
     # Returns True for an error that the server sent. Errors made by libpq have no SQLSTATE.
-    return slot_failed(res) and res != NULL and PQresultErrorField(res, PG_DIAG_SQLSTATE) != NULL
+    return slot_failed(res) and PQresultErrorField(res, PG_DIAG_SQLSTATE) != NULL
 
 cdef void slot_synced(Slot* s) noexcept nogil:
     # Ends the transaction: passes its result to `done`.
