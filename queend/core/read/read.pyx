@@ -16,7 +16,7 @@ def read_answer(str form, list entries, int64_t most, tuple columns=None, list e
     those of an Arrow answer. ends: of each entry, the offset at which it ends. numbers: of each entry, its partition's
     number, for the column id. ValueError for a form that is none or rows that do not belong together, MemoryError.
     """
-    cdef void (*write)(ReadCall* c, Buf* b) noexcept nogil = NULL
+    cdef void (*write)(ReadCall* c, Buf* b) noexcept nogil
     cdef ReadCall c
     cdef ReadRows* rows = NULL
     cdef ReadEntry* e
