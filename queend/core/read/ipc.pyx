@@ -33,21 +33,9 @@ cdef struct IpcColumn:
 
 # ---- texts and columns -----------------------------------------------------------------------------------------------
 
-cdef inline void ipc_text_begin(IpcText* t) noexcept nogil:
-    buf_init(&t.ends)
-    buf_init(&t.bytes)
-    buf_le32(&t.ends, 0)
-
-cdef inline void ipc_text_free(IpcText* t) noexcept nogil:
-    buf_free(&t.ends)
-    buf_free(&t.bytes)
-
 cdef inline void ipc_text_end(IpcText* t) noexcept nogil:
     # Ends a text: the bytes appended since the previous end.
     buf_le32(&t.ends, <uint32_t>t.bytes.len)
-
-cdef inline bint ipc_text_failed(IpcText* t) noexcept nogil:
-    return t.ends.failed or t.bytes.failed
 
 cdef inline int64_t ipc_text_count(IpcText* t) noexcept nogil:
     return <int64_t>(t.ends.len // 4) - 1
@@ -59,14 +47,15 @@ cdef void ipc_column_open(IpcColumn* c, const char* name, uint8_t kind, int bits
     c.bits = bits
     c.dictionary = dictionary
     if kind == ARROW_TYPE_UTF8:
-        ipc_text_begin(&c.text)
+        buf_le32(&c.text.ends, 0)
 
 cdef inline void ipc_column_close(IpcColumn* c) noexcept nogil:
-    ipc_text_free(&c.text)
+    buf_free(&c.text.ends)
+    buf_free(&c.text.bytes)
     buf_free(&c.values)
 
 cdef inline bint ipc_column_failed(IpcColumn* c) noexcept nogil:
-    return ipc_text_failed(&c.text) or c.values.failed
+    return c.text.ends.failed or c.text.bytes.failed or c.values.failed
 
 cdef inline void ipc_column_uuid(IpcColumn* c, const unsigned char* id) noexcept nogil:
     cdef char* at = buf_reserve(&c.text.bytes, 36)
