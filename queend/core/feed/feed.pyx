@@ -373,7 +373,8 @@ cdef void feed_beat(Engine* e, Feed* f, int64_t now) noexcept nogil:
         websocket_close(f, SOCKET_POLICY, b"A message in parts took longer than 30 s")
     if f.begun and not f.r.conn.out_pending and now - f.wrote_us >= beat:
         if f.req.feed == FEED_SOCKET:
-            websocket_ping(f)
+            f.silences += 1
+            websocket_put(&f.r.out, SOCKET_PING, b"", 0)
         else:
             feedreply_text(&f.r.out, f.req.feed, b":\n\n")
         f.wrote_us = now

@@ -367,7 +367,3 @@ cdef void websocket_end(Feed* f, const char* why, Slice error) noexcept nogil:
             websocket_close(f, code, text)
             return
     websocket_close(f, code, why)
-
-cdef void websocket_ping(Feed* f) noexcept nogil:
-    f.silences += 1
-    websocket_put(&f.r.out, SOCKET_PING, b"", 0)

@@ -195,7 +195,7 @@ cdef bint output_write_text(Conn* c, const char* text, size_t n) noexcept nogil:
     out.base = <char*>text
     out.len = n
     if c.tls != NULL:
-        return tlswrite_text(c, &out)
+        return tlswrite_try(c, &out, 1, n) == <int>n and not c.out_pending
     return uv_try_write(<uv_stream_t*>&c.tcp, &out, 1) == <int>n
 
 cdef inline size_t output_unsent(Conn* c) noexcept nogil:

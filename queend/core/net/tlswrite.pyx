@@ -117,11 +117,6 @@ cdef void tlswrite_raw(Conn* c, const char* bytes, size_t n) noexcept nogil:
     if n and not c.out_pending:
         uv_try_write(<uv_stream_t*>&c.tcp, &out, 1)
 
-cdef bint tlswrite_text(Conn* c, const uv_buf_t* text) noexcept nogil:
-    # Writes a few bytes between answers. Returns False if the kernel does not take all: the connection counts as
-    # broken.
-    return tlswrite_try(c, text, 1, text.len) == <int>text.len and not c.out_pending
-
 # ---- answers that wait -----------------------------------------------------------------------------------------------
 
 cdef void tlswrite_queue(Tls* t, Writing* x, const uv_buf_t* out, unsigned int n) noexcept nogil:
