@@ -308,6 +308,8 @@ cdef struct TxOp:
 
 cdef struct TxReq:
     int n
+    int room                  # operations for which there is memory
+    int given                 # elements of the operations array
     TxOp* ops
     int n_required
     unsigned char* required
