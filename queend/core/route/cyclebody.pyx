@@ -221,9 +221,7 @@ cdef bint cyclebody_items(Json* j, Arena* a, UuidGen* g, CycleReq* q, ApiError* 
     # Reads the array at the cursor.
     cdef PushReq* push = &q.push
     cdef bint first = True
-    cdef int room = 0
-    push.n = 0
-    push.items = NULL
+    memset(push, 0, sizeof(PushReq))
     q.spaces = NULL
     if json_peek(j) != b'[':
         return refuse(e, b"push_items must be an array")
@@ -231,9 +229,8 @@ cdef bint cyclebody_items(Json* j, Arena* a, UuidGen* g, CycleReq* q, ApiError* 
     while json_element(j, &first):
         if push.n >= CYCLE_ITEMS:
             return cyclebody_too_many(q, b"push_items", CYCLE_ITEMS, e)
-        push.items = pushitems_grow(a, push.items, push.n, &room, j, slice_of(j.begin, j.end - j.begin), CYCLE_ITEMS)
-        if push.items == NULL:
-            return refuse_memory(e)
+        if not pushitems_grow(push, a, j, slice_of(j.begin, j.end - j.begin), CYCLE_ITEMS, e):
+            return False
         if not cyclebody_item(j, a, g, q, &push.items[push.n], push.n, e):
             return False
         push.n += 1

@@ -65,7 +65,6 @@ cdef bint eventitem_json(bint batch, Slice body, EventWhere* where, Arena* a, in
     cdef Json j
     cdef bint first = True
     cdef bint ok
-    cdef int room = 0
     if v == NULL:
         return refuse_memory(e)
     if not json_body(&j, body, e):
@@ -79,9 +78,8 @@ cdef bint eventitem_json(bint batch, Slice body, EventWhere* where, Arena* a, in
     while json_element(&j, &first) if batch else out.n == 0:
         if out.n >= max_items:
             return refuse_as(e, b"The batch has more than %d events", max_items)
-        out.items = pushitems_grow(a, out.items, out.n, &room, &j, body, max_items)
-        if out.items == NULL:
-            return refuse_memory(e)
+        if not pushitems_grow(out, a, &j, body, max_items, e):
+            return False
         eventitem_open(v, a, out.n, e)
         ok = eventitem_members(v, &j) and eventitem_close(v, where, &out.items[out.n])
         buf_free(&v.json)

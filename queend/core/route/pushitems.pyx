@@ -151,39 +151,39 @@ cdef bint pushitems_parse(Slice body, Arena* a, UuidGen* g, int max_items, PushR
 cdef bint pushitems_array(Json* j, Arena* a, UuidGen* g, int max_items, PushReq* out, ApiError* e) noexcept nogil:
     # Reads the array at the cursor.
     cdef bint first = True
-    cdef int room = 0
     json_enter(j, b'[')
     while json_element(j, &first):
         if out.n >= max_items:
             return refuse_as(e, b"items has more than %d elements", max_items)
-        out.items = pushitems_grow(a, out.items, out.n, &room, j, slice_of(j.begin, j.end - j.begin), max_items)
-        if out.items == NULL:
-            return refuse_memory(e)
+        if not pushitems_grow(out, a, j, slice_of(j.begin, j.end - j.begin), max_items, e):
+            return False
         if not pushitem_read(j, a, g, NULL, &out.items[out.n], &out.items[out.n - 1] if out.n else NULL, b"item", out.n,
                              e):
             return False
         out.n += 1
     return j.error == NULL or json_refuse(e, j)
 
-cdef PushItem* pushitems_grow(Arena* a, PushItem* items, int n, int* room, Json* j, Slice body,
-                              int max_items) noexcept nogil:
+cdef bint pushitems_grow(PushReq* q, Arena* a, Json* j, Slice body, int max_items, ApiError* e) noexcept nogil:
     # Makes room for one more item. From the second growth on it makes room for as many as the body will hold if it goes
     # on as it began.
     cdef PushItem* more
     cdef size_t done
-    if n < room[0]:
-        return items
-    if n < 16:
-        room[0] = 16 if n else 1
+    if q.n < q.room:
+        return True
+    if q.n < 16:
+        q.room = 16 if q.n else 1
     else:
         done = <size_t>(j.p - body.p)
-        room[0] = <int>min(<uint64_t>max_items, <uint64_t>n * body.n // (done if done else 1) * 9 // 8 + 16)
-        if room[0] < 2 * n:
-            room[0] = 2 * n
-    more = <PushItem*>arena_alloc(a, room[0] * sizeof(PushItem))
-    if more != NULL and n:
-        memcpy(more, items, n * sizeof(PushItem))
-    return more
+        q.room = <int>min(<uint64_t>max_items, <uint64_t>q.n * body.n // (done if done else 1) * 9 // 8 + 16)
+        if q.room < 2 * q.n:
+            q.room = 2 * q.n
+    more = <PushItem*>arena_alloc(a, q.room * sizeof(PushItem))
+    if more == NULL:
+        return refuse_memory(e)
+    if q.n:
+        memcpy(more, q.items, q.n * sizeof(PushItem))
+    q.items = more
+    return True
 
 cdef bint pushitem_read(Json* j, Arena* a, UuidGen* g, const PushOptions* options, PushItem* it, const PushItem* before,
                         const char* what, int index, ApiError* e) noexcept nogil:

@@ -120,6 +120,7 @@ cdef inline int req_item_count(PushItem* it) noexcept nogil:
 
 cdef struct PushReq:
     int n
+    int room                  # items for which there is memory
     bint counts               # the answer holds counts instead of items
     bint replayed             # the same request stored some of it before
     size_t unpacked           # bytes of memory beside the body
