@@ -14,7 +14,6 @@ include "core/base/memory.pyx"            # settings of the allocator, scratch m
 include "core/base/arena.pyx"             # memory of one request
 include "core/base/unzip.pyx"             # unpacks zstd frames, and streams of gzip and zstd
 include "core/base/clock.pyx"             # wall and monotonic time
-include "core/base/digest.pyx"            # SHA-256 of short texts
 include "core/base/uuid.pyx"              # UUIDs: generated, parsed, formatted, derived
 include "core/base/table.pyx"             # hash table of pointers
 include "core/base/heap.pyx"              # heap of due times
@@ -34,8 +33,7 @@ include "core/http/head.pyx"              # request head
 include "core/http/header.pyx"            # header fields
 include "core/http/chunked.pyx"           # chunked body
 include "core/http/uri.pyx"               # query and percent-decoding
-include "core/http/response.pyx"          # response head
-include "core/http/problem.pyx"           # an error as problem+json
+include "core/http/response.pyx"          # response head, an error as problem+json
 
 # Payloads of encrypted queues. In: a payload and a queue's name. Out: an envelope, and back. Owns the key ring.
 include "core/seal/seal.pyx"              # encrypts and decrypts payloads; the key ring
@@ -98,7 +96,6 @@ include "core/route/feedreply.pyx"        # messages of a stream
 include "core/route/ackbody.pyx"          # acknowledgments and their results
 include "core/route/txbody.pyx"           # operations of a transaction and their results
 include "core/route/cyclebody.pyx"        # a stream cycle and its result
-include "core/route/cycleops.pyx"         # state operations of a cycle
 include "core/route/leasebody.pyx"        # lease extension
 
 # Files of the failover buffer. In: records. Out: records in order, any number of times. Owner: the first worker.
@@ -118,9 +115,8 @@ include "core/net/origin.pyx"             # origins of pages that may ask
 include "core/net/tlscontext.pyx"         # certificate and rules of TLS
 include "core/net/tls.pyx"                # a connection's session: handshake, decryption, identity
 include "core/net/tlswrite.pyx"           # encrypts answers
-include "core/net/connection.pyx"         # opens, reads, closes connections
+include "core/net/connection.pyx"         # opens, reads, closes connections; clients that hang up
 include "core/net/held.pyx"               # budget of requests in hand, memory given back
-include "core/net/hangup.pyx"             # clients that hang up
 include "core/net/output.pyx"             # writes to sockets
 include "core/net/worker.pyx"             # a worker's thread and loop, turns
 include "core/net/offload.pyx"            # large bodies, read off the loop
@@ -216,10 +212,8 @@ include "core/settle/lease.pyx"           # extends and releases leases
 
 # Streams of messages: consecutive pops for one request. In: a request, and a WebSocket's commands. Out: messages until
 # the client leaves. Owns a feed from its request to its end.
-include "core/feed/commandlog.pyx"        # log of commands
 include "core/feed/feed.pyx"              # a request with consecutive answers
 include "core/feed/websocket.pyx"         # a stream over a WebSocket
-include "core/feed/feedgrant.pyx"         # verifies the token of a stream again
 
 # Pushes while the database is unavailable. In: jobs. Out: the same jobs, done; pushes of the buffered records. Owner:
 # the first worker.
@@ -241,7 +235,6 @@ include "core/run/stopreport.pyx"         # reports what a stop interrupts
 # The core as Python sees it, and seams for tests.
 include "core/logrecord.pyx"              # stored records, for the control plane
 include "core/read/readentry.pyx"         # records of a read as JSON, lines, CloudEvents
-include "core/read/fbs.pyx"               # FlatBuffers, as an Arrow stream needs them
 include "core/read/ipc.pyx"               # records as an Arrow stream
 include "core/read/read.pyx"              # reads the log for Python
 include "core/read/search.pyx"            # searches payloads

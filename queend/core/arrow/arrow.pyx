@@ -128,7 +128,8 @@ cdef int arrow_message(ArrowReader* r, FlatTable* header, Slice* body, ApiError*
         return ARROW_END
     if size > left - 8:
         return arrow_broken(e, b"unexpected end")
-    if not flat_root(r.p + 8, size, &message) or not flat_child(&message, ARROW_MESSAGE_HEADER, header):
+    if (size < 4 or not flat_table(r.p + 8, size, le32(r.p + 8), &message)
+            or not flat_child(&message, ARROW_MESSAGE_HEADER, header)):
         return arrow_broken(e, b"malformed metadata")
     version = flat_int(&message, ARROW_MESSAGE_VERSION, 2)
     if version != ARROW_V4 and version != ARROW_V5:

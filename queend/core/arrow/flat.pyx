@@ -28,10 +28,6 @@ cdef bint flat_table(const char* p, size_t n, size_t at, FlatTable* t) noexcept 
     t.at = at
     return True
 
-cdef bint flat_root(const char* p, size_t n, FlatTable* t) noexcept nogil:
-    t.at = 0
-    return n >= 4 and flat_table(p, n, le32(p), t)
-
 cdef const char* flat_field(FlatTable* t, int slot, size_t size) noexcept nogil:
     # Returns where `size` bytes of a field stand inside the table; NULL if it is absent or does not fit.
     cdef size_t entry = 4 + 2 * <size_t>slot

@@ -62,7 +62,7 @@ cdef bint gate_lacks_token(Request* r, Slice token) noexcept nogil:
 cdef Grant* gate_grant(Request* r, Slice token) noexcept nogil:
     # Returns what the token allows; NULL: it must be verified.
     cdef unsigned char[32] digest
-    digest_sha256(token.p, token.n, digest)
+    slice_sha256(token.p, token.n, digest)
     return grants_find(digest, clock_wall_us(), &r.arena)
 
 cdef const char* GATE_NO_ROLE = b"Insufficient permissions: the token has no known role (JWT_ROLES_CLAIM)"
@@ -134,7 +134,7 @@ cdef bint gate_transaction(Request* r, TxReq* q) noexcept nogil:
     for i in range(q.n):
         if q.ops[i].kind == TX_PUSH:
             if r.grant != NULL and not grant_allows(r.grant, q.ops[i].push.queue, VERB_PUSH, slice_of(NULL, 0)):
-                gate_refuse_push(r, q.ops[i].push.queue)
+                gate_refuse(r, b"push", q.ops[i].push.queue, slice_of(NULL, 0))
                 return False
             q.ops[i].push.sub = gate_subject(r)
     return True
@@ -144,15 +144,10 @@ cdef inline bint gate_ack(Request* r, AckItem* it, Slice group) noexcept nogil:
     # reported as such later. Requires catalog.lock.
     return it.partition == NULL or gate_pops(r, it.partition.queue.name, group)
 
-cdef void gate_refuse_pop(Request* r, Slice queue, Slice group) noexcept nogil:
-    # Answers a request that is no job: the token lacks `pop`.
+cdef void gate_refuse(Request* r, const char* verb, Slice queue, Slice group) noexcept nogil:
+    # Answers a request that is no job: the token lacks the verb. group: p NULL if the request names no group.
     cdef char[GATE_TEXT] text
-    reply_error(r, 403, gate_lacking(text, b"pop", queue, group))
-
-cdef void gate_refuse_push(Request* r, Slice queue) noexcept nogil:
-    # Answers a request that is no job: the token lacks `push`.
-    cdef char[GATE_TEXT] text
-    reply_error(r, 403, gate_lacking(text, b"push", queue, slice_of(NULL, 0)))
+    reply_error(r, 403, gate_lacking(text, verb, queue, group))
 
 cdef const char* gate_lacking(char* text, const char* verb, Slice queue, Slice group) noexcept nogil:
     # Writes what a token lacks to text, of GATE_TEXT bytes, and returns it. Uses the words of `lacking` of the control

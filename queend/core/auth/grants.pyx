@@ -52,7 +52,7 @@ cdef Grant* grant_make(bytes token, int level, int64_t expires_us, bytes subject
     g = <Grant*>calloc(1, size)
     if g == NULL:
         raise MemoryError()
-    digest_sha256(<const char*>token, len(token), g.digest)
+    slice_sha256(<const char*>token, len(token), g.digest)
     g.size = size
     g.level = <uint8_t>level
     g.expires_us = expires_us
@@ -223,7 +223,7 @@ cdef bint grant_ticket_put(bytes path, int64_t until_us, Grant* g) noexcept:
     if at != NULL:
         at.grant = g
         at.until_us = until_us
-        digest_sha256(<const char*>path, len(path), at.path)
+        slice_sha256(<const char*>path, len(path), at.path)
     uv_rwlock_wrunlock(&grants.lock)
     if at == NULL:
         free(g)
@@ -244,8 +244,8 @@ cdef Grant* grant_ticket_take(Request* r) noexcept nogil:
     cdef int i
     if uri_find(r.query, b"ticket", &r.arena, &ticket) != QUERY_FOUND or ticket.n == 0:
         return NULL
-    digest_sha256(ticket.p, ticket.n, digest)
-    digest_sha256(r.path.p, r.path.n, path)
+    slice_sha256(ticket.p, ticket.n, digest)
+    slice_sha256(r.path.p, r.path.n, path)
     uv_rwlock_wrlock(&grants.lock)
     for i in range(TICKETS_MOST):
         if tickets[i].grant != NULL and memcmp(tickets[i].grant.digest, digest, 32) == 0:

@@ -14,21 +14,7 @@ uv_mutex_init(&log_lock)
 cdef char* log_hidden = NULL        # texts that are never written, with line ends between them
 cdef char log_threshold = b'i'     # first letter of the lowest level written
 
-# Levels of log lines, ascending.
-cdef enum LogRank:
-    LOG_RANK_DEBUG = 0        # also trace
-    LOG_RANK_INFO
-    LOG_RANK_WARN
-    LOG_RANK_ERROR
-
-cdef inline int log_rank(char level) noexcept nogil:
-    if level == b'd' or level == b't':
-        return LOG_RANK_DEBUG
-    if level == b'i':
-        return LOG_RANK_INFO
-    if level == b'w':
-        return LOG_RANK_WARN
-    return LOG_RANK_ERROR
+cdef const char* LOG_LEVELS = b"tdiwe"       # first letters of the levels, ascending
 
 cdef void log_level_set(const char* level) noexcept nogil:
     # Sets the lowest level: trace, debug, info, warn or error. Must be called before the threads start.
@@ -131,7 +117,7 @@ cdef void log_line(const char* level, const char* event, const char* detail) noe
     cdef char[LOG_LINE] plain
     cdef size_t at = 0
     cdef int64_t now
-    if log_rank(level[0]) < log_rank(log_threshold):
+    if strchr(LOG_LEVELS, level[0]) < strchr(LOG_LEVELS, log_threshold):
         return
     now = clock_wall_us()
     memcpy(line, b'{"time":"', 9)

@@ -78,7 +78,7 @@ cdef void uuid_mask(const unsigned char* seed, char letter, unsigned char* id) n
     memcpy(msg, seed, 16)
     msg[16] = <unsigned char>letter
     memcpy(&msg[17], id, 12)
-    digest_sha256(msg, 29, digest)
+    slice_sha256(msg, 29, digest)
     for i in range(4):
         id[12 + i] ^= digest[i]
 
@@ -123,7 +123,7 @@ cdef void uuid_serial(const unsigned char* seed, char letter, int32_t number, un
     memcpy(msg, seed, 16)
     msg[16] = <unsigned char>letter
     be32_put(&msg[17], <uint32_t>number)
-    digest_sha256(msg, 21, digest)
+    slice_sha256(msg, 21, digest)
     memcpy(out, digest, 12)
     out[6] = (out[6] & 0x0f) | 0x80
     out[8] = (out[8] & 0x3f) | 0x80

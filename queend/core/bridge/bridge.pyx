@@ -81,7 +81,6 @@ cdef void bridge_send(Request* r, bint held) noexcept nogil:
     if c == NULL:
         reply_error(r, 503, b"Out of memory")
         return
-    c.next = NULL
     c.r = r
     c.taken = False
     c.held = held
@@ -92,8 +91,7 @@ cdef void bridge_send(Request* r, bint held) noexcept nogil:
     bridge_hold_back(c, True)
     if not bridge_enter(c):
         r.on_gone = bridge_gone_before
-        c.next = r.worker.without_room
-        r.worker.without_room = c
+        link_append(<void**>&r.worker.without_room, c)
 
 cdef bint bridge_enter(BridgeCall* c) noexcept nogil:
     # Puts a request in the queue of the control plane. Returns False if there is no room, or memory ran out.
@@ -105,11 +103,7 @@ cdef bint bridge_enter(BridgeCall* c) noexcept nogil:
         c.token = bridge.tokens
         room = table_put(&bridge.calls, c.token, c)
     if room:
-        if bridge.last != NULL:
-            bridge.last.next = c
-        else:
-            bridge.first = c
-        bridge.last = c
+        link_append(<void**>&bridge.first, c)
         bridge_count(c, 1)
         c.r.on_gone = bridge_gone
     uv_mutex_unlock(&bridge.lock)
@@ -119,19 +113,13 @@ cdef bint bridge_enter(BridgeCall* c) noexcept nogil:
 
 cdef void bridge_tick(Worker* w) noexcept nogil:
     # Lets requests without room try once more, in the order they came, and refuses those that still have none.
-    cdef BridgeCall* c = w.without_room
-    cdef BridgeCall* first = NULL
-    cdef BridgeCall* following
+    cdef BridgeCall* first = w.without_room
+    cdef BridgeCall* c
     w.without_room = NULL
-    while c != NULL:
-        following = c.next
-        c.next = first
-        first = c
-        c = following
+    w.without_room_last = NULL
     while first != NULL:
         c = first
         first = c.next
-        c.next = NULL
         if c.r != NULL and bridge_enter(c):
             continue
         if c.r != NULL:
@@ -298,6 +286,7 @@ cdef void bridge_abandon(Worker* w) noexcept nogil:
             bridge_hold_back(c, False)
             reply_error(c.r, 503, b"The server is stopping")
         free(c)
+    w.without_room_last = NULL
     while found:
         found = False
         c = NULL

@@ -33,7 +33,7 @@ cdef void pop_submit(Worker* w, Request* r, int route) noexcept nogil:
         j.req.events = (j.req.events or header_accept(r.headers_raw, EVENTS_TYPE)
                         >= max(1, header_accept(r.headers_raw, JSON_TYPE)))
     if r.grant != NULL and j.req.route != ROUTE_POP_ANY and not gate_pops(r, j.req.queue, j.req.group):
-        gate_refuse_pop(r, j.req.queue, j.req.group)
+        gate_refuse(r, b"pop", j.req.queue, j.req.group)
         return
     pop_begin(w, r, j)
 

@@ -85,7 +85,7 @@ cdef void popend_expire(Job* job) noexcept nogil:
 # ---- tokens and epochs -----------------------------------------------------------------------------------------------
 
 cdef inline bint popend_token_stale(PopJob* j) noexcept nogil:
-    # Returns True if the token of a pop has to be verified again. A stream verifies its own (feed/feedgrant).
+    # Returns True if the token of a pop has to be verified again. A stream verifies its own (feed/feed).
     return req_grant_stale(j.job.r.grant) and j.job.r.feed == NULL and not j.client_gone
 
 cdef inline bint popend_token_expired(PopJob* j) noexcept nogil:

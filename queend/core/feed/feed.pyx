@@ -29,14 +29,18 @@ cdef void feed_submit(Worker* w, Request* r, int route) noexcept nogil:
     err.status = 0
     if popquery_feed(route, r.path, r.query, &r.arena, e.settings, &f.req, &f.ask, &err):
         if not gate_pops(r, f.req.queue, f.req.group):
-            gate_refuse_pop(r, f.req.queue, f.req.group)
+            gate_refuse(r, b"pop", f.req.queue, f.req.group)
             free(f)
             return
-        feed_check(f, r, &err)
+        if r.next != NULL or c.reading != NULL:
+            refuse_set(&err, 400, b"Nothing may follow the request for a stream on its connection")
+        elif atomic_get64(&jobs_long_polls) >= w.settings.max_parked:
+            w.counters.not_parked += 1
+            refuse_set(&err, 503, b"Too many pops are waiting; try again")
     if err.status == 0 and websocket_wanted(r):
         f.req.feed = FEED_SOCKET
         websocket_check(r, f.accept, &err)
-    if err.status == 0 and not heap_add(&e.beats, &f.beat, feedgrant_until(r, clock_mono_us(), f.ask.beat_s)):
+    if err.status == 0 and not heap_add(&e.beats, &f.beat, feed_grant_until(r, clock_mono_us(), f.ask.beat_s)):
         refuse_memory(&err)
     if err.status:
         free(f)
@@ -60,14 +64,6 @@ cdef void feed_submit(Worker* w, Request* r, int route) noexcept nogil:
     w.counters.streams_begun += 1
     w.counters.live_streams += 1
     feed_attach(f, c)
-
-cdef void feed_check(Feed* f, Request* r, ApiError* e) noexcept nogil:
-    # Checks whether the stream may begin; sets e if it may not.
-    if r.next != NULL or r.conn.reading != NULL:
-        refuse_set(e, 400, b"Nothing may follow the request for a stream on its connection")
-    elif atomic_get64(&jobs_long_polls) >= r.worker.settings.max_parked:
-        r.worker.counters.not_parked += 1
-        refuse_set(e, 503, b"Too many pops are waiting; try again")
 
 cdef void feed_attach(Feed* f, Conn* c) noexcept nogil:
     # Takes over the connection: no further request may follow on it.
@@ -110,13 +106,12 @@ cdef bint feed_flow(Conn* c) noexcept nogil:
     # Writes gathered messages and asks for more. Returns False if the connection is broken.
     cdef Feed* f = c.feed
     cdef Request* q = f.answer
-    cdef const char* why
     cdef bint held
     if not f.begun:
         feed_begin(f)
     if f.frame_refused:
         websocket_close(f, SOCKET_LATER, ARRIVING_TEXT)
-    held = feedgrant_holds(f)
+    held = feed_grant_holds(f)
     if f.r.out.len or f.r.out.failed:
         if not output_write_part(c, &f.r.out):
             return False
@@ -128,9 +123,12 @@ cdef bint feed_flow(Conn* c) noexcept nogil:
         f.answer = NULL
         f.wrote_us = clock_mono_us()
         request_close(q)
-    why = feed_end_reason(f, c)
-    if why != NULL:
-        feed_end(f, why)
+    if f.last:
+        feed_end(f, b"")
+    elif engine_of(f.worker).stopping:
+        feed_end(f, b"shutdown")
+    elif c.half:
+        feed_end(f, b"closed")
     elif not held:
         feed_next(f, c)
     return True
@@ -178,7 +176,7 @@ cdef void feed_answered(Request* q) noexcept nogil:
     # Takes the answer to an internal request of a feed.
     cdef Feed* f = q.feed
     if q is f.check:
-        feedgrant_answered(f, q)
+        feed_grant_answered(f, q)
         return
     if q is not f.pop:
         websocket_answered(f, q)
@@ -260,6 +258,101 @@ cdef void feed_credited(Worker* w, InboxMsg* m) noexcept nogil:
     else:
         conn_dirty(f.r.conn)
 
+# ---- the token -------------------------------------------------------------------------------------------------------
+# A stream ends with its token. When the table of grants is cleared (a key or a setting changed), the token is verified
+# again, and messages and frames wait until then.
+
+cdef enum:
+    FEED_GRANT_PATIENCE_US = 5000000     # a stream ends if its token could not be verified for this long
+
+cdef const char* FEED_GRANT_TICKET = (b'{"error":"Keys or settings of tokens changed, and a ticket is good for one '
+                                     b'request: ask for another ticket"}')
+
+cdef HotRoute FEED_GRANT_ROUTE
+FEED_GRANT_ROUTE.name = b"stream"
+FEED_GRANT_ROUTE.level = GRANT_WRITE
+FEED_GRANT_ROUTE.submit = feed_grant_take
+
+cdef int64_t feed_grant_until(Request* r, int64_t wrote_us, int beat_s) noexcept nogil:
+    # Returns the moment of the next check of the stream (monotonic): its next heartbeat, or the end of its token.
+    cdef int64_t due = wrote_us + beat_s * <int64_t>1000000
+    return gate_until(r, due) if r.grant != NULL else due
+
+cdef bint feed_grant_ended(Feed* f) noexcept nogil:
+    # Ends the stream if its token has expired. Returns True if it has.
+    if f.r.grant == NULL or f.r.grant.expires_us > clock_wall_us():
+        return False
+    feed_last(f, b"token expired", slice_of(NULL, 0))
+    conn_dirty(f.r.conn)
+    return True
+
+cdef bint feed_grant_holds(Feed* f) noexcept nogil:
+    # Returns True while the token of the stream is verified again: nothing may be delivered. Begins the verification,
+    # or ends a stream whose token has expired.
+    if f.last or feed_grant_ended(f) or not req_grant_stale(f.r.grant):
+        return False
+    if f.check == NULL and clock_mono_us() >= f.pause_until:
+        feed_grant_ask(f)
+    return req_grant_stale(f.r.grant)
+
+cdef void feed_grant_ask(Feed* f) noexcept nogil:
+    # Sends a request with the headers of the stream through the gate.
+    cdef Request* r = f.r
+    cdef Request* q
+    cdef int64_t now = clock_mono_us()
+    if gate_token(r).p == NULL:
+        feed_last(f, b"refused", slice_lit(FEED_GRANT_TICKET))
+        return
+    q = request_open(f.worker, r.conn)
+    if q == NULL:
+        feed_pause(f, now)
+        return
+    q.feed = f
+    q.route = &FEED_GRANT_ROUTE
+    q.method = METHOD_GET
+    q.started_us = now
+    q.headers_raw = arena_copy(&q.arena, r.headers_raw)
+    q.path = arena_copy(&q.arena, r.path)
+    f.check = q
+    if f.check_since == 0:
+        f.check_since = now
+    if q.headers_raw.p == NULL or q.path.p == NULL:
+        reply_error(q, 503, b"Out of memory")
+    else:
+        service.request(f.worker, q)
+
+cdef void feed_grant_take(Worker* w, Request* q, int route) noexcept nogil:
+    # Gives the stream the grant that the gate found.
+    cdef Feed* f = q.feed
+    cdef Grant* copy
+    if not gate_pops(q, f.req.queue, f.req.group):
+        gate_refuse(q, b"pop", f.req.queue, f.req.group)
+        return
+    if q.grant.size <= f.r.grant.size:
+        memcpy(f.r.grant, q.grant, q.grant.size)      # the stream's pop points to it as well
+    else:
+        copy = grant_copy(q.grant, &f.r.arena)
+        if copy == NULL:
+            reply_error(q, 503, b"Out of memory")
+            return
+        f.r.grant = copy
+        if f.pop != NULL:
+            f.pop.grant = copy
+    reply_empty(q)
+
+cdef void feed_grant_answered(Feed* f, Request* q) noexcept nogil:
+    # Ends the verification of the token: the stream goes on, is refused, or asks again after FEED_PAUSE_US.
+    cdef int64_t now = clock_mono_us()
+    f.check = NULL
+    if q.status < 400:
+        f.check_since = 0
+    elif q.status == 503 and now - f.check_since < FEED_GRANT_PATIENCE_US:
+        feed_pause(f, now)
+    else:
+        feed_last(f, b"refused", slice_of(q.out.data, q.out.len))
+    request_close(q)
+    conn_dirty(f.r.conn)
+
 # ---- heartbeats ----------------------------------------------------------------------------------------------------
 
 cdef void feed_tick(Engine* e) noexcept nogil:
@@ -280,11 +373,12 @@ cdef void feed_beat(Engine* e, Feed* f, int64_t now) noexcept nogil:
         websocket_close(f, SOCKET_POLICY, b"A message in parts took longer than 30 s")
     if f.begun and not f.r.conn.out_pending and now - f.wrote_us >= beat:
         if f.req.feed == FEED_SOCKET:
-            websocket_ping(f)
+            f.silences += 1
+            websocket_put(&f.r.out, SOCKET_PING, b"", 0)
         else:
             feedreply_text(&f.r.out, f.req.feed, b":\n\n")
         f.wrote_us = now
-    due = feedgrant_until(f.r, f.wrote_us, f.ask.beat_s)
+    due = feed_grant_until(f.r, f.wrote_us, f.ask.beat_s)
     due = due if due > now else now + beat
     heap_add(&e.beats, &f.beat, min(due, f.parts_until) if f.parts_held and not f.last else due)
     conn_dirty(f.r.conn)
@@ -294,16 +388,6 @@ cdef inline void feed_pause(Feed* f, int64_t now) noexcept nogil:
     heap_add(&engine_of(f.worker).beats, &f.beat, f.pause_until)
 
 # ---- end -----------------------------------------------------------------------------------------------------------
-
-cdef const char* feed_end_reason(Feed* f, Conn* c) noexcept nogil:
-    # Returns why the stream ends; NULL if it goes on.
-    if f.last:
-        return b""
-    if engine_of(f.worker).stopping:
-        return b"shutdown"
-    if c.half:
-        return b"closed"
-    return NULL
 
 cdef void feed_last(Feed* f, const char* why, Slice error) noexcept nogil:
     # Writes the last event. error: an object with details; empty: no details.

@@ -202,7 +202,7 @@ cdef void websocket_command(Feed* f, Slice text) noexcept nogil:
     cdef Request* q
     cdef char* copy
     cdef ApiError e
-    if feedgrant_ended(f):
+    if feed_grant_ended(f):
         return
     if not text_is_utf8(text):
         websocket_close(f, SOCKET_TEXT_BAD, b"")
@@ -315,7 +315,7 @@ cdef void websocket_answered(Feed* f, Request* q) noexcept nogil:
     counter.errors += q.status >= 400
     counter_latency(counter, clock_mono_us() - q.started_us)
     if f.worker.requestlog.every:
-        commandlog_note(f, q)
+        requestlog_command(f, q)
     buf_put(b, b"\0\0\0\0{\"", 6)
     if q.target.n:
         buf_slice(b, q.target)
@@ -367,7 +367,3 @@ cdef void websocket_end(Feed* f, const char* why, Slice error) noexcept nogil:
             websocket_close(f, code, text)
             return
     websocket_close(f, code, why)
-
-cdef void websocket_ping(Feed* f) noexcept nogil:
-    f.silences += 1
-    websocket_put(&f.r.out, SOCKET_PING, b"", 0)

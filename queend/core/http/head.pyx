@@ -106,26 +106,13 @@ cdef void head_refuse_later(Head* h, int status, const char* reason) noexcept no
         h.reason = reason
 
 cdef inline int head_method(const char* p, size_t n) noexcept nogil:
-    if n == 3:
-        if memcmp(p, b"GET", 3) == 0:
-            return METHOD_GET
-        if memcmp(p, b"PUT", 3) == 0:
-            return METHOD_PUT
-    elif n == 4:
-        if memcmp(p, b"POST", 4) == 0:
-            return METHOD_POST
-        if memcmp(p, b"HEAD", 4) == 0:
-            return METHOD_HEAD
-    elif n == 5:
-        if memcmp(p, b"PATCH", 5) == 0:
-            return METHOD_PATCH
-    elif n == 6:
-        if memcmp(p, b"DELETE", 6) == 0:
-            return METHOD_DELETE
-    elif n == 7:
-        if memcmp(p, b"OPTIONS", 7) == 0:
-            return METHOD_OPTIONS
-    return METHOD_NONE
+    if n == 3 and memcmp(p, b"GET", 3) == 0: return METHOD_GET
+    if n == 4 and memcmp(p, b"POST", 4) == 0: return METHOD_POST
+    if n == 3 and memcmp(p, b"PUT", 3) == 0: return METHOD_PUT
+    if n == 4 and memcmp(p, b"HEAD", 4) == 0: return METHOD_HEAD
+    if n == 5 and memcmp(p, b"PATCH", 5) == 0: return METHOD_PATCH
+    if n == 6 and memcmp(p, b"DELETE", 6) == 0: return METHOD_DELETE
+    return METHOD_OPTIONS if n == 7 and memcmp(p, b"OPTIONS", 7) == 0 else METHOD_NONE
 
 cdef int head_parse(const char* data, size_t n, const HeadLimits* limits, Head* h) noexcept nogil:
     # Parses a head. Returns PARSED_WHOLE: complete, of h.size bytes; the request is refused if h.status is set. Returns

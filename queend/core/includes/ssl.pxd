@@ -105,7 +105,7 @@ cdef extern from "<openssl/ssl.h>" nogil:
     int SSL_select_next_proto(unsigned char** out, unsigned char* n, const unsigned char* server, unsigned int server_n,
                               const unsigned char* client, unsigned int client_n)
     int SSL_CTX_use_certificate(SSL_CTX* c, X509* x)
-    long SSL_CTX_add0_chain_cert(SSL_CTX* c, X509* x)
+    long SSL_CTX_add1_chain_cert(SSL_CTX* c, X509* x)
     int SSL_CTX_use_PrivateKey(SSL_CTX* c, EVP_PKEY* k)
     int SSL_CTX_check_private_key(const SSL_CTX* c)
     X509_STORE* SSL_CTX_get_cert_store(const SSL_CTX* c)

@@ -181,7 +181,8 @@ cdef bint json_skip(Json* j, Slice* raw) noexcept nogil:
                 p += 1
             else:
                 if depth:
-                    json_remember(objects, depth - 1, inside)
+                    objects[(depth - 1) >> 6] &= ~(<uint64_t>1 << ((depth - 1) & 63))
+                    objects[(depth - 1) >> 6] |= <uint64_t>inside << ((depth - 1) & 63)
                 depth += 1
                 inside = c == b'{'
                 if inside:
@@ -218,13 +219,6 @@ cdef bint json_skip(Json* j, Slice* raw) noexcept nogil:
             depth -= 1
             if depth:
                 inside = objects[(depth - 1) >> 6] >> ((depth - 1) & 63) & 1
-
-cdef inline void json_remember(uint64_t* objects, int at, bint inside) noexcept nogil:
-    # Notes whether the container around one that opens is an object.
-    if inside:
-        objects[at >> 6] |= <uint64_t>1 << (at & 63)
-    else:
-        objects[at >> 6] &= ~(<uint64_t>1 << (at & 63))
 
 cdef inline bint json_string(Json* j, Slice* raw) noexcept nogil:
     # Reads a string: its bytes with the quotes, validated.

@@ -62,6 +62,9 @@ cdef inline char* text_utf8_put(char* out, uint32_t c) noexcept nogil:
 
 # ---- string literals -------------------------------------------------------------------------------------------------
 
+# Letters of the escapes of the control characters from \b to \r; \v has none.
+cdef const char* TEXT_ESCAPES = b"btn\0fr"
+
 cdef bint text_unescape(Slice raw, Arena* a, Slice* out, bint* had_surrogate) noexcept nogil:
     # Reads a literal that json_string or json_member returned, quotes included. out: its UTF-8 text, inside raw if it
     # has no escape, else in the arena. A lone surrogate becomes U+FFFD and sets had_surrogate (may be NULL). Returns
@@ -69,6 +72,7 @@ cdef bint text_unescape(Slice raw, Arena* a, Slice* out, bint* had_surrogate) no
     cdef const char* p = raw.p + 1
     cdef const char* end = raw.p + raw.n - 1
     cdef const char* slash = <const char*>memchr(p, b'\\', end - p)
+    cdef const char* mark
     cdef char* at
     cdef char* text
     cdef size_t n
@@ -104,17 +108,8 @@ cdef bint text_unescape(Slice raw, Arena* a, Slice* out, bint* had_surrogate) no
                         had_surrogate[0] = True
             at = text_utf8_put(at, c)
         else:
-            if e == b'n':
-                e = b'\n'
-            elif e == b't':
-                e = b'\t'
-            elif e == b'r':
-                e = b'\r'
-            elif e == b'b':
-                e = 8
-            elif e == b'f':
-                e = 12
-            at[0] = e
+            mark = <const char*>memchr(TEXT_ESCAPES, e, 6)
+            at[0] = e if mark == NULL else <char>(c'\b' + (mark - TEXT_ESCAPES))
             at += 1
         slash = <const char*>memchr(p, b'\\', end - p)
     n = end - p
@@ -145,16 +140,8 @@ cdef void text_escape(Buf* b, Slice text) noexcept nogil:
             e[0] = b'\\'
             if c >= b' ':
                 e[1] = <char>c
-            elif c == b'\n':
-                e[1] = b'n'
-            elif c == b'\t':
-                e[1] = b't'
-            elif c == b'\r':
-                e[1] = b'r'
-            elif c == b'\b':
-                e[1] = b'b'
-            elif c == b'\f':
-                e[1] = b'f'
+            elif b'\b' <= c <= b'\r' and c != b'\v':
+                e[1] = TEXT_ESCAPES[c - c'\b']
             else:
                 e[1] = b'u'
                 e[2] = b'0'

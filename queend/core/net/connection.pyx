@@ -14,27 +14,14 @@ cdef void conn_move(Conn* c, int state) noexcept nogil:
 cdef void conn_leave(Conn* c) noexcept nogil:
     # Removes the connection from the list of its state.
     cdef ConnList* l = &c.worker.conns[c.state]
-    if c.prev != NULL:
-        c.prev.next = c.next
-    else:
-        l.first = c.next
-    if c.next != NULL:
-        c.next.prev = c.prev
-    else:
-        l.last = c.prev
+    link_take(<void**>&l.first, c, <void**>&c.prev)
     l.n -= 1
 
 cdef void conn_enter(Conn* c, int state) noexcept nogil:
     cdef ConnList* l = &c.worker.conns[state]
     c.state = <uint8_t>state
     c.since = uv_now(&c.worker.loop)
-    c.prev = l.last
-    c.next = NULL
-    if l.last != NULL:
-        l.last.next = c
-    else:
-        l.first = c
-    l.last = c
+    link_put(<void**>&l.first, c, <void**>&c.prev)
     l.n += 1
 
 cdef void conn_settle(Conn* c) noexcept nogil:
@@ -114,7 +101,7 @@ cdef void conn_close(Conn* c) noexcept nogil:
     c.last = NULL
     c.owed = 0
     conn_drop(c)
-    hangup_del(c)
+    conn_unread_del(c)
     held_leave(c)
     uv_close(<uv_handle_t*>&c.tcp, conn_closed)
     while r != NULL:
@@ -200,14 +187,15 @@ cdef inline int conn_port(const sockaddr_storage* address) noexcept nogil:
 
 cdef void conn_read_start(Conn* c) noexcept nogil:
     c.in_pieces = False
-    hangup_del(c)
+    conn_unread_del(c)
     if uv_read_start(<uv_stream_t*>&c.tcp, conn_on_alloc if c.tls == NULL else tls_on_alloc,
                      conn_on_read if c.tls == NULL else tls_on_read) != 0:
         conn_close(c)
 
 cdef void conn_pause(Conn* c) noexcept nogil:
     if not c.paused:
-        hangup_add(c)
+        c.paused = True
+        link_put(<void**>&c.worker.unread, c, <void**>&c.unread_prev)
         uv_read_stop(<uv_stream_t*>&c.tcp)
 
 cdef void conn_resume(Conn* c) noexcept nogil:
@@ -314,12 +302,6 @@ cdef void conn_on_read(uv_stream_t* stream, ssize_t got, const uv_buf_t* buf) no
     if c.reading != NULL or c.head.len:
         conn_read_piece(c)
 
-cdef void conn_on_eof(Conn* c) noexcept nogil:
-    if c.state < CONN_LINGER and (c.first != NULL or c.out_pending):
-        hangup_on_eof(c)
-    else:
-        conn_close(c)
-
 cdef inline void conn_read_piece(Conn* c) noexcept nogil:
     # Counts a read that left the request incomplete.
     c.worker.turn_pieces += 1
@@ -389,15 +371,78 @@ cdef void conn_consume(Conn* c, const char* data, size_t n) noexcept nogil:
         budget_account(c)
     conn_settle(c)
 
+# ---- clients that leave ----------------------------------------------------------------------------------------------
+# A connection that is read learns of the end by reading. A paused one (too many requests or answers in hand, or ended
+# input) is polled at every tick, within TICK_MS. If the client reset the connection, it is closed, and messages claimed
+# for it that the kernel does not have are given back. A client that ended its input (FIN) has left, or reads on
+# (`nc -N`, HTTP/1.0 clients); both look alike.
+
+cdef enum:
+    LOOK_AT_ONCE = 64
+    HALF_MS = 15000
+
+cdef inline void conn_unread_del(Conn* c) noexcept nogil:
+    if c.paused:
+        link_take(<void**>&c.worker.unread, c, <void**>&c.unread_prev)
+    c.paused = False
+
+cdef void conn_poll_unread(Worker* w) noexcept nogil:
+    # Polls the connections that are not read, and closes or ends those whose client has left. POLLRDHUP tells of an end
+    # behind bytes that were not read yet.
+    cdef pollfd[LOOK_AT_ONCE] fds
+    cdef Conn* conns[LOOK_AT_ONCE]
+    cdef Conn* c = w.unread
+    cdef int i, n
+    while c != NULL:
+        n = 0
+        while c != NULL and n < LOOK_AT_ONCE:
+            fds[n].fd = conn_fd(c)
+            fds[n].events = 0 if c.half else POLLRDHUP
+            fds[n].revents = 0
+            conns[n] = c
+            n += 1
+            c = c.unread_next
+        poll(fds, n, 0)
+        for i in range(n):
+            if (fds[i].revents & (POLLERR | POLLHUP)
+                    or conns[i].half and uv_now(&w.loop) - conns[i].half_since >= HALF_MS):
+                conn_close(conns[i])
+            elif fds[i].revents & POLLRDHUP:
+                conn_half_closed(conns[i])
+
+cdef void conn_half_closed(Conn* c) noexcept nogil:
+    # Notes the end of the connection's input, perhaps behind requests that are still unread. These are read, and their
+    # polls do not wait. Ends its long polls with an empty answer; messages claimed for them meanwhile are given back.
+    cdef Request* r = c.first
+    c.half = True
+    c.half_since = uv_now(&c.worker.loop)
+    while r != NULL:
+        if r.on_end != NULL:
+            r.on_end(r)       # may answer the request, which stays in its place
+        r = r.next
+
+cdef void conn_on_eof(Conn* c) noexcept nogil:
+    # Handles the end of the connection's input, once all of it was read. Drops an incomplete request. Requests are done
+    # and answered. The connection is closed after its last answer, or after HALF_MS. A slow database or control plane
+    # must not hold the descriptor of a client that left.
+    if c.state >= CONN_LINGER or c.first == NULL and not c.out_pending:
+        conn_close(c)
+        return
+    conn_drop(c)
+    c.owes_continue = False
+    c.mode = READ_NOTHING
+    c.ended = True
+    c.read_out = True
+    conn_pause(c)
+    if not c.half:
+        conn_half_closed(c)
+    conn_dirty(c)
+    conn_settle(c)
+
 # ---- requests that are owed an answer --------------------------------------------------------------------------------
 
 cdef inline void conn_owe(Conn* c, Request* r) noexcept nogil:
-    r.next = NULL
-    if c.last != NULL:
-        c.last.next = r
-    else:
-        c.first = r
-    c.last = r
+    link_put(<void**>&c.first, r, <void**>&r.before)
     c.owed += 1
 
 cdef void conn_refuse(Conn* c, int status, const char* reason) noexcept nogil:

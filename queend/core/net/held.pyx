@@ -99,7 +99,7 @@ cdef inline bint held_unpacks(Request* r) noexcept nogil:
     if r.route == NULL or r.body.n == 0:
         return False
     form = pushitems_form(r.headers_raw, r.body)
-    return form == PUSH_FRAMES or form == PUSH_ARROW
+    return form == MEDIA_FRAMES or form == MEDIA_ARROW
 
 cdef void held_take(Conn* c, Request* r) noexcept nogil:
     # Sends a complete request, the last one owed, to the engine, or has it wait for room. A request that waits takes
@@ -142,34 +142,9 @@ cdef void held_wait(Conn* c, Request* r) noexcept nogil:
     c.unread_request = r
     c.worker.room_bytes += r.arriving if r != NULL else 0
     c.waits_room = True
-    c.room_next = NULL
-    c.room_prev = a.room_last
-    if a.room_last != NULL:
-        a.room_last.room_next = c
-    else:
-        a.room_first = c
-        held_list(c.worker, a)
-    a.room_last = c
-
-cdef void held_list(Worker* w, LocalAddress* a) noexcept nogil:
-    # Adds the address to those that wait for room, as the last one.
-    a.room_next = NULL
-    a.room_prev = w.room_last
-    if w.room_last != NULL:
-        w.room_last.room_next = a
-    else:
-        w.room_first = a
-    w.room_last = a
-
-cdef void held_unlist(Worker* w, LocalAddress* a) noexcept nogil:
-    if a.room_prev != NULL:
-        a.room_prev.room_next = a.room_next
-    else:
-        w.room_first = a.room_next
-    if a.room_next != NULL:
-        a.room_next.room_prev = a.room_prev
-    else:
-        w.room_last = a.room_prev
+    if a.room_first == NULL:
+        link_put(<void**>&c.worker.room_first, a, <void**>&a.room_prev)
+    link_put(<void**>&a.room_first, c, <void**>&c.room_prev)
 
 cdef void held_leave(Conn* c) noexcept nogil:
     # Removes the connection from those that wait for room, if it is one of them.
@@ -179,16 +154,9 @@ cdef void held_leave(Conn* c) noexcept nogil:
     c.waits_room = False
     c.worker.room_bytes -= c.unread_request.arriving if c.unread_request != NULL else 0
     c.unread_request = NULL
-    if c.room_prev != NULL:
-        c.room_prev.room_next = c.room_next
-    else:
-        a.room_first = c.room_next
-    if c.room_next != NULL:
-        c.room_next.room_prev = c.room_prev
-    else:
-        a.room_last = c.room_prev
+    link_take(<void**>&a.room_first, c, <void**>&c.room_prev)
     if a.room_first == NULL:
-        held_unlist(c.worker, a)
+        link_take(<void**>&c.worker.room_first, a, <void**>&a.room_prev)
 
 cdef bint held_may_go(Conn* c) noexcept nogil:
     # Returns True if there is room for a connection that waits.
@@ -218,8 +186,8 @@ cdef bint held_go(Worker* w) noexcept nogil:
         r = c.unread_request
         held_leave(c)
         if a.room_first != NULL:      # its next connection goes after one of each other address
-            held_unlist(w, a)
-            held_list(w, a)
+            link_take(<void**>&w.room_first, a, <void**>&a.room_prev)
+            link_put(<void**>&w.room_first, a, <void**>&a.room_prev)
         conn_dirty(c)
         if r == NULL:
             c.has_room = True

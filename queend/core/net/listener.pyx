@@ -81,19 +81,16 @@ cdef int listener_bind(const char* host, int port, bint reuseport, int backlog, 
     freeaddrinfo(found)
     return fd
 
-cdef int listener_port(int fd) noexcept nogil:
-    cdef sockaddr_storage address
-    cdef socklen_t size = sizeof(address)
-    return conn_port(&address) if getsockname(fd, <sockaddr*>&address, &size) == 0 else 0
-
-cdef bint listener_name(int fd, char* out, size_t size) noexcept nogil:
-    # Writes the socket's address, in brackets where a URL has them. Returns True if only this machine can reach it.
+cdef bint listener_name(int fd, char* out, size_t size, int* port) noexcept nogil:
+    # Writes the socket's address, in brackets where a URL has them, and its port. Returns True if only this machine can
+    # reach it.
     cdef sockaddr_storage address
     cdef char[48] text
     cdef socklen_t n = sizeof(address)
     out[0] = 0
     if getsockname(fd, <sockaddr*>&address, &n) != 0 or uv_ip_name(<sockaddr*>&address, text, sizeof(text)) != 0:
         return False
+    port[0] = conn_port(&address)
     snprintf(out, size, b"[%s]" if address.ss_family == AF_INET6 else b"%s", text)
     return strncmp(text, b"127.", 4) == 0 or strcmp(text, b"::1") == 0 or strncmp(text, b"::ffff:127.", 11) == 0
 

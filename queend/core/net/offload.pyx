@@ -37,13 +37,9 @@ cdef bint offload_add(Worker* w, Request* r, void* job, BodyRead read, BodyTaken
     x.read = read
     x.taken = taken
     x.work.data = x
-    if w.beside == NULL:
-        if not offload_begin(w, x):
-            return False
-        w.beside = x
-    else:
-        w.beside_last.next = x
-    w.beside_last = x
+    if w.beside == NULL and not offload_begin(w, x):
+        return False
+    link_append(<void**>&w.beside, x)
     if r.conn != NULL:
         r.conn.last_is_away = True
         budget_pass_on(r.conn, r, r.arriving + r.conn.arriving)

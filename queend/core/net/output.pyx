@@ -6,15 +6,14 @@ cdef enum:
     WRITE_BUFS = 32           # answers in one write
 
 cdef struct Writing:          # what the loop still has to write
+    Writing* next             # with TLS: in the queue of what is to be encrypted (net/tlswrite)
     uv_write_t req
     Conn* conn
     size_t size
     int64_t untaken           # bytes in the budget
     int n
     Buf[WRITE_BUFS] bufs
-    # with TLS, while the bytes are plain (net/tlswrite)
-    Writing* next
-    TlsSpans left
+    TlsSpans left             # with TLS: the plain bytes
     uv_buf_t[WRITE_BUFS] spans
 
 cdef void output_flush_all(Worker* w) noexcept nogil:
@@ -196,7 +195,7 @@ cdef bint output_write_text(Conn* c, const char* text, size_t n) noexcept nogil:
     out.base = <char*>text
     out.len = n
     if c.tls != NULL:
-        return tlswrite_text(c, &out)
+        return tlswrite_try(c, &out, 1, n) == <int>n and not c.out_pending
     return uv_try_write(<uv_stream_t*>&c.tcp, &out, 1) == <int>n
 
 cdef inline size_t output_unsent(Conn* c) noexcept nogil:

@@ -20,14 +20,6 @@ cdef void process_on_stop(uv_async_t* handle) noexcept nogil:
     listener_stop(p.listener)
     uv_close(<uv_handle_t*>&p.stop, NULL)
 
-cdef bint process_accept_start(Process* p) noexcept nogil:
-    uv_loop_init(&p.loop)
-    uv_async_init(&p.loop, &p.stop, process_on_stop)
-    p.stop.data = p
-    listener_start(p.listener, &p.loop)
-    p.accepting = uv_thread_create(&p.thread, process_accept_run, p) == 0
-    return p.accepting
-
 cdef void process_accept_stop(Process* p) noexcept nogil:
     # Stops the acceptor. Returns when no further connection can come.
     if not p.accepting:
@@ -48,15 +40,16 @@ cdef Listener* process_listen(Process* p, char* reason, size_t size) noexcept no
     cdef Listener* l = NULL
     cdef Listener* more
     cdef int fd
+    cdef int port = 0
     p.loopback = True
     while l == NULL or given[0]:
         fd = atoi(given) if given[0] else listener_bind(s.host, s.port, s.reuseport, s.backlog, reason, size)
         if fd < 0:
             return NULL
-        if not listener_name(fd, name, sizeof(name)):
+        if not listener_name(fd, name, sizeof(name), &port):
             p.loopback = False
         if l == NULL:
-            p.port = listener_port(fd)
+            p.port = port
             memcpy(p.address, name, sizeof(name))
         more = listener_new(p, NULL, fd, l)
         if more == NULL:
@@ -169,7 +162,11 @@ cdef bint process_accept(Process* p) noexcept nogil:
         return True
     sigfillset(&all_signals)
     pthread_sigmask(SIG_SETMASK, &all_signals, &before)
-    process_accept_start(p)
+    uv_loop_init(&p.loop)
+    uv_async_init(&p.loop, &p.stop, process_on_stop)
+    p.stop.data = p
+    listener_start(p.listener, &p.loop)
+    p.accepting = uv_thread_create(&p.thread, process_accept_run, p) == 0
     pthread_sigmask(SIG_SETMASK, &before, NULL)
     return p.accepting
 

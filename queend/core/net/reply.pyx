@@ -127,7 +127,7 @@ cdef void reply_error_more(Request* r, int status, const char* lines, const char
         reply_end(r)
         return
     b = reply_head(r, status)
-    problem = r.headers_raw.n and problem_wanted(r.headers_raw)
+    problem = r.headers_raw.n and response_problem_wanted(r.headers_raw)
     buf_text(b, b"Content-Type: application/problem+json\r\n" if problem else b"Content-Type: application/json\r\n")
     if status == 503 or status == 401:
         buf_text(b, b"Retry-After: 1\r\n" if status == 503 else b"WWW-Authenticate: Bearer\r\n")
@@ -140,7 +140,7 @@ cdef void reply_error_more(Request* r, int status, const char* lines, const char
         r.worker.counters.refused += 1
     reply_headers_end(r)
     if problem:
-        problem_put(b, status, r.path, slice_lit(text))
+        response_problem_put(b, status, r.path, slice_lit(text))
     else:
         member_text(b, b'{"error":', slice_lit(text))
         buf_byte(b, b'}')
@@ -170,7 +170,7 @@ cdef void reply_raw(Request* r, int status, Slice headers, Slice body) noexcept 
         reply_end(r)
         return
     b = reply_head(r, status)
-    problem = status >= 400 and problem_wanted(r.headers_raw) and problem_error(body, &error)
+    problem = status >= 400 and response_problem_wanted(r.headers_raw) and response_problem_error(body, &error)
     if problem:
         buf_text(b, b"Content-Type: application/problem+json\r\n")
         reply_headers_except(b, headers, b"content-type")
@@ -180,7 +180,7 @@ cdef void reply_raw(Request* r, int status, Slice headers, Slice body) noexcept 
         buf_text(b, b"Retry-After: 1\r\n")
     reply_headers_end(r)
     if problem:
-        problem_copy(b, status, r.path, error, body)
+        response_problem_copy(b, status, r.path, error, body)
     else:
         buf_slice(b, body)
     reply_end(r)

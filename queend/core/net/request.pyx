@@ -40,11 +40,7 @@ cdef void request_leave(Request* r) noexcept nogil:
     cdef Worker* w = r.worker
     request_detach(r)
     r.clientless = True
-    r.before = NULL
-    r.next = w.clientless
-    if w.clientless != NULL:
-        w.clientless.before = r
-    w.clientless = r
+    link_put(<void**>&w.clientless, r, <void**>&r.before)
 
 cdef void request_forsake(Request* r) noexcept nogil:
     # Parts the request from its client, which has left. An answer that was not sent is given back; a request without an
@@ -58,14 +54,6 @@ cdef void request_forsake(Request* r) noexcept nogil:
     if r.on_unsent != NULL:
         r.on_unsent(r)
     request_close(r)
-
-cdef void request_unlist(Request* r) noexcept nogil:
-    if r.before != NULL:
-        r.before.next = r.next
-    else:
-        r.worker.clientless = r.next
-    if r.next != NULL:
-        r.next.before = r.before
 
 cdef void request_settle(Request* r) noexcept nogil:
     # Gives back the place of the request's body in the budget of what arrives.
@@ -88,7 +76,7 @@ cdef void request_shed(Request* r) noexcept nogil:
 cdef void request_close(Request* r) noexcept nogil:
     cdef Worker* w = r.worker
     if r.clientless:
-        request_unlist(r)
+        link_take(<void**>&w.clientless, r, <void**>&r.before)
     if r.charged:
         budget_add_unsent(w, r.conn, -r.charged)
     request_shed(r)

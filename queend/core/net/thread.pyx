@@ -9,20 +9,13 @@
 cdef inline bint thread_post(Inbox* box, InboxMsg* m) noexcept nogil:
     # Posts a message, from any thread. Returns False if the receiver has ended; the message then still belongs to the
     # sender.
-    cdef bint first
     cdef bint open
-    m.next = NULL
     uv_mutex_lock(&box.lock)
     open = not box.closed
-    first = box.first == NULL
-    if open:
-        if first:
-            box.first = m
-        else:
-            box.last.next = m
-        box.last = m
-    if open and first:
+    if open and box.first == NULL:
         uv_async_send(&box.wake)      # under the lock: the handle cannot close meanwhile
+    if open:
+        link_append(<void**>&box.first, m)
     uv_mutex_unlock(&box.lock)
     return open
 

@@ -24,25 +24,9 @@ cdef const char* TLS_PLAIN = (
 
 cdef bint tls_room_open(Worker* w) noexcept nogil:
     # Makes the worker's buffers if the port speaks TLS. Returns False if memory ran out.
-    cdef TlsRoom* room
-    if not tlscontext.on:
-        return True
-    room = <TlsRoom*>calloc(1, sizeof(TlsRoom))
-    w.tls = room
-    if room == NULL:
-        return False
-    room.input = <char*>malloc(INPUT_SIZE)
-    room.output = <char*>malloc(TLS_OUTPUT)
-    room.joined = <char*>malloc(TLS_RECORD)
-    return room.input != NULL and room.output != NULL and room.joined != NULL
-
-cdef void tls_room_close(Worker* w) noexcept nogil:
-    if w.tls != NULL:
-        free(w.tls.input)
-        free(w.tls.output)
-        free(w.tls.joined)
-        free(w.tls)
-        w.tls = NULL
+    if tlscontext.on:
+        w.tls = <TlsRoom*>calloc(1, sizeof(TlsRoom))
+    return w.tls != NULL or not tlscontext.on
 
 cdef bint tls_open(Worker* w, Conn* c) noexcept nogil:
     # Makes the connection one of TLS; tls_free undoes it. Returns False if memory ran out. OpenSSL's part of the
@@ -311,7 +295,7 @@ cdef bint tls_shake(Conn* c) noexcept nogil:
     # Goes on with the handshake. Returns True once it is complete. A failed one ends the connection.
     cdef Tls* t = c.tls
     cdef Worker* w = c.worker
-    cdef int64_t began
+    cdef int64_t began, took
     cdef int error
     t.waited = False
     if not t.begun:
@@ -328,7 +312,9 @@ cdef bint tls_shake(Conn* c) noexcept nogil:
             return False
     began = clock_mono_us()
     error = SSL_get_error(t.ssl, SSL_do_handshake(t.ssl))
-    tls_shaken(w, clock_mono_us() - began)
+    took = clock_mono_us() - began
+    w.turn_shake_us += took
+    w.shake_us += (took - w.shake_us) // 8 if w.shake_us else took
     if error == SSL_ERROR_NONE:
         t.phase = TLS_OPEN
         w.counters.tls_handshakes += 1
@@ -342,7 +328,7 @@ cdef bint tls_shake(Conn* c) noexcept nogil:
     if t.too_large:
         ERR_clear_error()
         tls_failed(c, b"a message of the handshake is larger than 16 KiB")
-        tls_alert(c)
+        tlswrite_raw(c, TLS_REFUSED, TLS_REFUSED_SIZE)
     else:
         tls_failed(c, tls_reason(t))
         tlswrite_last(c)      # the alert
@@ -366,29 +352,15 @@ cdef inline void tls_wait(Conn* c) noexcept nogil:
     c.in_pieces = True        # its time goes on
     conn_pause(c)
 
-cdef inline void tls_shaken(Worker* w, int64_t us) noexcept nogil:
-    # Counts the time of a read that went on with a handshake.
-    w.turn_shake_us += us
-    w.shake_us += (us - w.shake_us) // 8 if w.shake_us else us
-
 cdef inline int tls_turn_shakes(const Worker* w) noexcept nogil:
     # Returns how many of the handshakes that wait go on in this turn.
     return <int>max(1, TLS_TURN_US // max(w.shake_us, 100))
 
-cdef void tls_alert(Conn* c) noexcept nogil:
-    cdef uv_buf_t out
-    out.base = <char*>TLS_REFUSED
-    out.len = TLS_REFUSED_SIZE
-    uv_try_write(<uv_stream_t*>&c.tcp, &out, 1)
-
 cdef void tls_refuse_other(Conn* c, bint plain) noexcept nogil:
     # Refuses a client that speaks another protocol. plain: it seems to be HTTP, and is answered in plain text.
-    cdef uv_buf_t out
     if plain:
         tls_failed(c, b"the client speaks plain HTTP")
-        out.base = <char*>TLS_PLAIN
-        out.len = strlen(TLS_PLAIN)
-        uv_try_write(<uv_stream_t*>&c.tcp, &out, 1)
+        tlswrite_raw(c, TLS_PLAIN, strlen(TLS_PLAIN))
     else:
         tls_failed(c, b"the client speaks another protocol")
     c.tls.phase = TLS_CLOSED

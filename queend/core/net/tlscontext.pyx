@@ -68,11 +68,11 @@ cdef SSL_CTX* tlscontext_new(Slice certificate, Slice key, Slice authorities, bi
         fault = b"no memory for TLS"
     elif not tlscontext_rules(c):
         fault = b"OpenSSL lacks protocols or cipher suites"
-    elif not tlscontext_chain(c, certificate):
+    elif not tlscontext_certificates(c, certificate, False):
         fault = b"the certificate is not usable"
     elif not tlscontext_key(c, key):
         fault = b"the key is not usable"
-    elif authorities.n and not tlscontext_authorities(c, authorities):
+    elif authorities.n and not tlscontext_certificates(c, authorities, True):
         fault = b"the certificates of client authorities are not usable"
     if fault != NULL:
         why = ERR_reason_error_string(ERR_peek_error())
@@ -116,21 +116,24 @@ cdef int tlscontext_protocol(SSL* s, const unsigned char** out, unsigned char* n
 cdef int tlscontext_no_password(char* out, int room, int writes, void* u) noexcept nogil:
     return -1
 
-cdef bint tlscontext_chain(SSL_CTX* c, Slice text) noexcept nogil:
+cdef bint tlscontext_certificates(SSL_CTX* c, Slice text, bint trusted) noexcept nogil:
+    # Takes the server's certificate and those up to its authority. trusted: takes authorities of clients instead, which
+    # need not be roots. They are named to clients, which choose their own certificate by that.
+    cdef X509_STORE* store = SSL_CTX_get_cert_store(c)
     cdef BIO* b = BIO_new_mem_buf(text.p, <int>text.n)
     cdef X509* x = PEM_read_bio_X509(b, NULL, tlscontext_no_password, NULL) if b != NULL else NULL
-    cdef bint good = x != NULL and SSL_CTX_use_certificate(c, x) == 1
-    X509_free(x)
-    while good:
-        x = PEM_read_bio_X509(b, NULL, tlscontext_no_password, NULL)
-        if x == NULL:
-            good = tlscontext_ended()
-            break
-        if SSL_CTX_add0_chain_cert(c, x) != 1:
-            X509_free(x)
-            good = False
+    cdef bint good = x != NULL and (not trusted or X509_STORE_set_flags(store, X509_V_FLAG_PARTIAL_CHAIN) == 1)
+    cdef bint first = True
+    while good and x != NULL:
+        if trusted:
+            good = X509_STORE_add_cert(store, x) == 1 and SSL_CTX_add_client_CA(c, x) == 1
+        else:
+            good = (SSL_CTX_use_certificate(c, x) if first else SSL_CTX_add1_chain_cert(c, x)) == 1
+        first = False
+        X509_free(x)
+        x = PEM_read_bio_X509(b, NULL, tlscontext_no_password, NULL) if good else NULL
     BIO_free(b)
-    return good
+    return good and tlscontext_ended()
 
 cdef bint tlscontext_ended() noexcept nogil:
     # Returns True if a text in PEM format has ended, False if it contains what is no certificate.
@@ -146,16 +149,3 @@ cdef bint tlscontext_key(SSL_CTX* c, Slice text) noexcept nogil:
     EVP_PKEY_free(k)
     BIO_free(b)
     return good
-
-cdef bint tlscontext_authorities(SSL_CTX* c, Slice text) noexcept nogil:
-    # Trusts the certificates, and names them to clients, which choose their own certificate by that. An authority need
-    # not be a root.
-    cdef BIO* b = BIO_new_mem_buf(text.p, <int>text.n)
-    cdef X509* x = PEM_read_bio_X509(b, NULL, tlscontext_no_password, NULL) if b != NULL else NULL
-    cdef bint good = (x != NULL and X509_STORE_set_flags(SSL_CTX_get_cert_store(c), X509_V_FLAG_PARTIAL_CHAIN) == 1)
-    while good and x != NULL:
-        good = X509_STORE_add_cert(SSL_CTX_get_cert_store(c), x) == 1 and SSL_CTX_add_client_CA(c, x) == 1
-        X509_free(x)
-        x = PEM_read_bio_X509(b, NULL, tlscontext_no_password, NULL) if good else NULL
-    BIO_free(b)
-    return good and tlscontext_ended()

@@ -4,8 +4,6 @@
 # reading costs TLS_OUTPUT bytes more than without TLS. Owner: the worker; no lock.
 
 cdef enum:
-    TLS_ROUND = 8 * TLS_RECORD        # plain bytes that are encrypted at once
-    TLS_OUTPUT = TLS_ROUND + 32768    # room for their records, one more, and what the session sends by itself
     TLS_JOINED = 4096                 # shorter spans are joined: a record costs about as much as copying so much
 
 cdef int tlswrite_try(Conn* c, const uv_buf_t* out, unsigned int n, size_t size) noexcept nogil:
@@ -108,17 +106,16 @@ cdef bint tlswrite_send(Conn* c) noexcept nogil:
 
 cdef void tlswrite_last(Conn* c) noexcept nogil:
     # Sends what the session wrote at its end, if the kernel takes it at once and nothing waits before it.
-    cdef uv_buf_t out
-    out.base = c.worker.tls.output
-    out.len = c.worker.tls.used
+    tlswrite_raw(c, c.worker.tls.output, c.worker.tls.used)
     c.worker.tls.used = 0
-    if out.len and not c.out_pending:
-        uv_try_write(<uv_stream_t*>&c.tcp, &out, 1)
 
-cdef bint tlswrite_text(Conn* c, const uv_buf_t* text) noexcept nogil:
-    # Writes a few bytes between answers. Returns False if the kernel does not take all: the connection counts as
-    # broken.
-    return tlswrite_try(c, text, 1, text.len) == <int>text.len and not c.out_pending
+cdef void tlswrite_raw(Conn* c, const char* bytes, size_t n) noexcept nogil:
+    # Sends bytes as they are, if the kernel takes them at once and nothing waits before them.
+    cdef uv_buf_t out
+    out.base = <char*>bytes
+    out.len = n
+    if n and not c.out_pending:
+        uv_try_write(<uv_stream_t*>&c.tcp, &out, 1)
 
 # ---- answers that wait -----------------------------------------------------------------------------------------------
 
@@ -128,12 +125,7 @@ cdef void tlswrite_queue(Tls* t, Writing* x, const uv_buf_t* out, unsigned int n
     x.left.at = x.spans
     x.left.n = n
     x.left.used = 0
-    x.next = NULL
-    if t.last != NULL:
-        t.last.next = x
-    else:
-        t.first = x
-    t.last = x
+    link_append(<void**>&t.first, x)
     t.waiting += x.size
 
 cdef bint tlswrite_next(Conn* c) noexcept nogil:

@@ -77,7 +77,7 @@ cdef void worker_on_tick(uv_timer_t* handle) noexcept nogil:
     held_trim(w)
     worker_expire(w, CONN_STALLED, w.settings.write_timeout_ms)
     worker_expire(w, CONN_LINGER, CONN_LINGER_MS)
-    hangup_poll(w)
+    conn_poll_unread(w)
 
 cdef inline int worker_timeout(Worker* w, int timeout_ms) noexcept nogil:
     # Returns the timeout, shortened during a drain: a silent sender of an incomplete request must not hold it up.
@@ -237,7 +237,7 @@ cdef Worker* worker_new(Process* process, int index, Settings* s) noexcept nogil
             or not spans_open(&w.spans, s.trace_share)):
         requestlog_close(&w.requestlog)
         spans_close(&w.spans)
-        tls_room_close(w)
+        free(w.tls)
         free(w.input)
         free(w)
         return NULL
@@ -299,7 +299,7 @@ cdef void worker_free(Worker* w) noexcept nogil:
     uv_sem_destroy(&w.opened)
     requestlog_close(&w.requestlog)
     spans_close(&w.spans)
-    tls_room_close(w)
+    free(w.tls)
     free(w.input)
     free(w)
 

@@ -97,8 +97,7 @@ cdef void address_open(Address* a, const char* conninfo) noexcept nogil:
 cdef void address_close(Address* a) noexcept nogil:
     # Frees the memory. Requires that no look-up is running (address_cancel, then wait for done).
     cdef int k
-    if a.options != NULL:
-        PQconninfoFree(a.options)
+    PQconninfoFree(a.options)
     free(a.names)
     free(a.numbers)
     for k in range(3):

@@ -192,10 +192,6 @@ cdef void args_end(Args* a, Params* p, int64_t version) noexcept nogil:
         else:
             args_param_null(p)
 
-cdef inline void args_single(Args* a, const StatementDef* one) noexcept nogil:
-    # Switches to a statement whose parameters are single elements. Requires that each array holds at most one element.
-    a.of = one
-
 cdef inline void args_param_begin(Params* p) noexcept nogil:
     p.n = 0
     p.failed = False

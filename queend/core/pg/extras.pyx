@@ -1,8 +1,8 @@
 # Fields of a record besides its payload. In: `meta` of a row of the log, or the fields. Out: the fields, or their
 # bytes. Owns nothing. No locks. Format: docs/inside/storage.md.
 # For each record with such fields, `meta` holds its place in the row as a varint, a byte of flags, and the values. The
-# lowest flag's value comes first. From EXTRA_SUB on a value is a varint length and its bytes, so that a reader can skip
-# unknown flags.
+# lowest flag's value comes first. From the second flag on a value is a varint length and its bytes, so that a reader
+# can skip unknown flags.
 
 cdef inline const unsigned char* extras_varint(const unsigned char* p, const unsigned char* end,
                                                uint64_t* v) noexcept nogil:
@@ -18,22 +18,15 @@ cdef inline const unsigned char* extras_varint(const unsigned char* p, const uns
     return NULL
 
 cdef enum:
-    EXTRA_TRACE = 1           # 16 bytes
-    EXTRA_SUB = 2             # producer subject
-    EXTRA_TEXT = 4            # original transactionId
-    EXTRA_DUE = 8             # delivery time: 8 bytes, big-endian, µs
-    EXTRA_SEAL = 16           # id of the key that encrypts the payload
-    EXTRA_HEADERS = 32        # a JSON object
-
     EXTRAS_KNOWN = 6
 
 cdef struct Extras:           # in the order of the flags; absent fields are empty
-    Slice trace
-    Slice sub
-    Slice text
-    Slice due
-    Slice seal
-    Slice headers
+    Slice trace               # 16 bytes
+    Slice sub                 # producer subject
+    Slice text                # original transactionId
+    Slice due                 # delivery time: 8 bytes, big-endian, µs
+    Slice seal                # id of the key that encrypts the payload
+    Slice headers             # a JSON object
 
 cdef inline void extras_none(Extras* x) noexcept nogil:
     cdef Slice* values = <Slice*>x

@@ -64,10 +64,6 @@ cdef inline bint health_others_answered(int64_t sent_us, int64_t now) noexcept n
     # waited.
     return now - atomic_get64(&doubt.answered_us) < (now - sent_us) // 2
 
-cdef inline bint health_others_stored(int64_t sent_us) noexcept nogil:
-    # Returns True if a statement of any worker, answered after sent_us, has stored something.
-    return atomic_get64(&doubt.stored_us) > sent_us
-
 cdef inline bint health_others_store(int64_t sent_us, int64_t now) noexcept nogil:
     # Returns True if a statement of any worker stored something in the second half of the time that one sent at sent_us
     # has waited.
@@ -88,7 +84,8 @@ cdef inline bint health_wants_commit(int64_t now) noexcept nogil:
 cdef void health_check_commits(int64_t sent_us, int64_t now) noexcept nogil:
     # Judges a statement that changes something and has waited 5 s for its answer. Commits hang if nothing else was
     # stored meanwhile although statements that only read are answered. Two threads may both log it.
-    if health_others_stored(sent_us) or not health_others_answered(sent_us, now) or atomic_get64(&doubt.commits):
+    if (atomic_get64(&doubt.stored_us) > sent_us or not health_others_answered(sent_us, now)
+            or atomic_get64(&doubt.commits)):
         return
     atomic_set64(&doubt.commits, now)
     log_line(b"error", b"commits_hang", b"the database answers, and commits nothing: a synchronous standby that is "

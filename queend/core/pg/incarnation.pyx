@@ -103,21 +103,18 @@ cdef int64_t incarnation_of(PGresult* res) noexcept nogil:
     uv_rwlock_wrunlock(&incarnation.lock)
     return number
 
+cdef const char* INCARNATION_RISKS[4]      # in the order of the bits of Risk
+INCARNATION_RISKS = [
+    b"synchronous_commit is off: a crash of the server loses messages that were answered as queued",
+    b"synchronous_commit is local beside synchronous standbys: "
+    b"a failover loses messages that were answered as queued",
+    b"fsync is off: a crash of the server's machine loses or damages the database",
+    b"full_page_writes is off: a crash of the server's machine may damage the database"]
+
 cdef void incarnation_risks(int risks) noexcept nogil:
     # Logs each change of the risks once. Requires the lock.
-    if risks == incarnation.risks:
-        return
+    cdef int i
+    for i in range(4 if risks != incarnation.risks else 0):
+        if risks >> i & 1:
+            log_line(b"error", b"commits_may_be_lost", INCARNATION_RISKS[i])
     incarnation.risks = risks
-    if risks & RISK_COMMIT:
-        log_line(b"error", b"commits_may_be_lost",
-                 b"synchronous_commit is off: a crash of the server loses messages that were answered as queued")
-    if risks & RISK_STANDBY:
-        log_line(b"error", b"commits_may_be_lost",
-                 b"synchronous_commit is local beside synchronous standbys: "
-                 b"a failover loses messages that were answered as queued")
-    if risks & RISK_FSYNC:
-        log_line(b"error", b"commits_may_be_lost",
-                 b"fsync is off: a crash of the server's machine loses or damages the database")
-    if risks & RISK_PAGES:
-        log_line(b"error", b"commits_may_be_lost",
-                 b"full_page_writes is off: a crash of the server's machine may damage the database")

@@ -101,9 +101,9 @@ cdef inline bint pg_next4(PgIter* i, int32_t* out) noexcept nogil:
 # ---- errors ----------------------------------------------------------------------------------------------------------
 
 cdef inline bint pg_sqlstate(PGresult* r, const char* code) noexcept nogil:
-    # Returns True if the error of r has this SQLSTATE, or is of this class if `code` has two characters.
-    cdef const char* state = PQresultErrorField(r, PG_DIAG_SQLSTATE) if r != NULL else NULL
-    return state != NULL and memcmp(state, code, 2 if strlen(code) == 2 else 5) == 0
+    # Returns True if the error of r has this SQLSTATE.
+    cdef const char* state = PQresultErrorField(r, PG_DIAG_SQLSTATE)
+    return state != NULL and memcmp(state, code, 5) == 0
 
 cdef inline const char* pg_error(PGresult* r) noexcept nogil:
     # Returns the server's message without its severity; never NULL.

@@ -272,24 +272,21 @@ cdef bint slot_outdated(Slot* s) noexcept nogil:
         return False
     return True
 
-cdef inline size_t slot_params_bytes(const Params* p) noexcept nogil:
-    cdef size_t bytes = 0
-    cdef int i
-    for i in range(p.n):
-        bytes += <size_t>p.lengths[i]
-    return bytes
-
 cdef bint slot_send(Slot* s, int statement, Params* params, slot_done done, void* ctx, int deadline_ms) noexcept nogil:
     # Starts a statement on an idle slot. Returns True if `done` will be called exactly once, later or (connection
     # already dead) before the return. Returns False if the slot broke or memory ran out (params.failed). Then the
     # statement was not sent, and `done` is not called. The parameters are copied: their memory may be reused at once.
+    cdef size_t bytes = 0
+    cdef int i
     if params.failed or s.state != SLOT_IDLE or slot_outdated(s):
         return False
     if s.pool.statements[statement].fenced:
         # uses the loop's clock, like the deadline, so that both pass at the same moment; INT64_MAX is infinity
         args_param_int8(params, INT64_MAX if not dbclock_known() else dbclock_at(<int64_t>uv_now(s.pool.loop) * 1000)
                         + <int64_t>deadline_ms * 1000 - POSTGRES_EPOCH_US)
-    s.large |= slot_params_bytes(params) > SLOT_KEEP
+    for i in range(params.n):
+        bytes += <size_t>params.lengths[i]
+    s.large |= bytes > SLOT_KEEP
     if PQsendQueryPrepared(s.conn, s.pool.statements[statement].name, params.n, params.values, params.lengths,
                            PARAMS_BINARY, 1) != 1:
         slot_break(s, PQerrorMessage(s.conn), SLOT_LOST)
@@ -363,15 +360,13 @@ cdef bint slot_take_result(Slot* s, PGresult* res) noexcept nogil:
     return True
 
 cdef inline bint slot_failed(PGresult* res) noexcept nogil:
-    cdef ExecStatusType status
-    if res == NULL:
-        return True
-    status = PQresultStatus(res)
+    # Returns True also for NULL, whose status is that of an error.
+    cdef ExecStatusType status = PQresultStatus(res)
     return status != PGRES_TUPLES_OK and status != PGRES_COMMAND_OK
 
 cdef inline bint slot_explained(PGresult* res) noexcept nogil:
     # Returns True for an error that the server sent. Errors made by libpq have no SQLSTATE.
-    return slot_failed(res) and res != NULL and PQresultErrorField(res, PG_DIAG_SQLSTATE) != NULL
+    return slot_failed(res) and PQresultErrorField(res, PG_DIAG_SQLSTATE) != NULL
 
 cdef void slot_synced(Slot* s) noexcept nogil:
     # Ends the transaction: passes its result to `done`.

@@ -176,7 +176,9 @@ cdef void slotpool_prepared(Slot* s) noexcept nogil:
         if p.on_server != NULL:
             p.on_server(p.owner)
     slot_move(s, SLOT_IDLE)
-    slotpool_recovered(p)
+    if p.trouble and p.ready == p.n:
+        p.trouble = False
+        log_line(b"info", b"postgres_back", NULL)
     p.on_idle(p.owner)
 
 # ---- slots handed out and replaced -----------------------------------------------------------------------------------
@@ -239,11 +241,6 @@ cdef void slotpool_trouble(SlotPool* p, const char* reason, int why) noexcept no
     p.trouble_hash = h
     p.trouble_at = now
     log_line(b"error" if why == DOUBT_REFUSED and p.ready == 0 else b"warn", b"postgres_lost", reason)
-
-cdef void slotpool_recovered(SlotPool* p) noexcept nogil:
-    if p.trouble and p.ready == p.n:
-        p.trouble = False
-        log_line(b"info", b"postgres_back", NULL)
 
 # ---- the pool ends ---------------------------------------------------------------------------------------------------
 

@@ -108,7 +108,7 @@ cdef const Verdict* sqlstate_find(const char* code) noexcept nogil:
     return &verdict_unknown
 
 cdef inline const Verdict* sqlstate_of(PGresult* res) noexcept nogil:
-    return sqlstate_find(PQresultErrorField(res, PG_DIAG_SQLSTATE) if res != NULL else NULL)
+    return sqlstate_find(PQresultErrorField(res, PG_DIAG_SQLSTATE))
 
 cdef const char* sqlstate_text(char* out, const char* what, const Verdict* v) noexcept nogil:
     # Writes a refusal to out and returns it: what was not done, and why. out: VERDICT_TEXT bytes.

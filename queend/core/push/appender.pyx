@@ -131,7 +131,7 @@ cdef void appender_send(Appender* s, PushBatch* b) noexcept nogil:
     s.worker.counters.op[OP_PUSH].calls += 1
     if b.n_chunks == 1 and b.n_claims <= 1 and a.known.look_row.n == 0 and not b.scheduled:
         s.call.statement = STMT_PUSH_ONE      # arrays of at most one element were written
-        args_single(&e.args, &STATEMENTS[<int>STMT_PUSH_ONE])
+        e.args.of = &STATEMENTS[<int>STMT_PUSH_ONE]
     call_send(&s.call)
 
 cdef inline void appender_first(Appender* s, PushBatch* b) noexcept nogil:

@@ -36,7 +36,7 @@ cdef void push_taken(Worker* w, Request* r, void* job, bint good, ApiError* e) n
         reply_error(r, e.status, e.text)
         return
     if gate_names(r) and not gate_push(r, &j.req, &lacks):
-        gate_refuse_push(r, lacks)
+        gate_refuse(r, b"push", lacks, slice_of(NULL, 0))
         return
     if j.req.n == 0:
         pushreply_put(reply_begin(r, 201, JSON_TYPE), &j.req, 0)

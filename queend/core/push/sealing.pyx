@@ -23,7 +23,7 @@ cdef bint sealing_item(Worker* w, Job* j, PushItem* it) noexcept nogil:
         x[0] = it.more[0]     # other items may share the old extras
     else:
         extras_none(x)
-    x.seal = seal_ring_id(0)
+    x.seal = slice_lit(sealring.keys[0].id)
     it.payload = slice_of(out, n)
     it.more = x
     w.counters.sealed += 1

@@ -2,15 +2,6 @@
 # is held only to read the arguments. Owns nothing. No locks.
 
 cdef tuple READ_COLUMNS = ("queue", "partition", "offset", "ts", "transactionId", "payload", "id", "headers")
-cdef enum ReadFormat:
-    READ_UNKNOWN = -1
-    READ_JSON = 0
-    READ_NDJSON
-    READ_ARROW
-    READ_EVENTS
-
-cdef dict READ_FORMATS = {"json": <int>READ_JSON, "ndjson": <int>READ_NDJSON, "arrow": <int>READ_ARROW,
-                          "events": <int>READ_EVENTS}
 
 cdef inline Slice read_slice(bytes b) noexcept:
     return slice_of(b, len(b)) if b is not None else slice_of(NULL, 0)
@@ -25,7 +16,7 @@ def read_answer(str form, list entries, int64_t most, tuple columns=None, list e
     those of an Arrow answer. ends: of each entry, the offset at which it ends. numbers: of each entry, its partition's
     number, for the column id. ValueError for a form that is none or rows that do not belong together, MemoryError.
     """
-    cdef int kind = READ_FORMATS.get(form, <int>READ_UNKNOWN)
+    cdef void (*write)(ReadCall* c, Buf* b) noexcept nogil
     cdef ReadCall c
     cdef ReadRows* rows = NULL
     cdef ReadEntry* e
@@ -33,7 +24,15 @@ def read_answer(str form, list entries, int64_t most, tuple columns=None, list e
     cdef Buf out
     cdef int i
     cdef size_t n_rows = 0
-    if kind == READ_UNKNOWN:
+    if form == "json":
+        write = readentry_json
+    elif form == "ndjson":
+        write = readentry_ndjson
+    elif form == "events":
+        write = readentry_events
+    elif form == "arrow":
+        write = ipc_answer
+    else:
         raise ValueError(f"no such format: {form}")
     for entry in entries:
         n_rows += len(entry[7])
@@ -69,14 +68,7 @@ def read_answer(str form, list entries, int64_t most, tuple columns=None, list e
             c.n += 1
         with nogil:
             read_sealed(&c)
-            if kind == READ_JSON:
-                readentry_json(&c, &out)
-            elif kind == READ_NDJSON:
-                readentry_ndjson(&c, &out)
-            elif kind == READ_EVENTS:
-                readentry_events(&c, &out)
-            else:
-                ipc_answer(&c, &out)
+            write(&c, &out)
         if out.failed:
             raise MemoryError()
         return <bytes>out.data[:out.len], c.records, c.bytes, bool(readentry_behind(&c)), bool(c.unreadable)
@@ -128,11 +120,11 @@ def offsets_answer(bytes number, bytes name, bytes head, bytes floor, bytes at, 
         if arrays[i].left != rows:
             raise ValueError("arrays that do not belong together")
     buf_init(&out)
-    ipc_column_open(&columns[OFFSETS_NUMBER], b"number", ARROW_TYPE_INT, 32, NULL)
-    ipc_column_open(&columns[OFFSETS_NAME], b"name", ARROW_TYPE_UTF8, 0, NULL)
-    ipc_column_open(&columns[OFFSETS_HEAD], b"highWatermark", ARROW_TYPE_INT, 64, NULL)
-    ipc_column_open(&columns[OFFSETS_FLOOR], b"logStartOffset", ARROW_TYPE_INT, 64, NULL)
-    ipc_column_open(&columns[OFFSETS_AT], b"offset", ARROW_TYPE_INT, 64, NULL)
+    ipc_column_open(&columns[OFFSETS_NUMBER], b"number", ARROW_TYPE_INT, 32, False)
+    ipc_column_open(&columns[OFFSETS_NAME], b"name", ARROW_TYPE_UTF8, 0, False)
+    ipc_column_open(&columns[OFFSETS_HEAD], b"highWatermark", ARROW_TYPE_INT, 64, False)
+    ipc_column_open(&columns[OFFSETS_FLOOR], b"logStartOffset", ARROW_TYPE_INT, 64, False)
+    ipc_column_open(&columns[OFFSETS_AT], b"offset", ARROW_TYPE_INT, 64, False)
     with nogil:
         while pg_next4(&arrays[OFFSETS_NUMBER], &narrow):
             buf_le32(&columns[OFFSETS_NUMBER].values, <uint32_t>narrow)

@@ -54,8 +54,7 @@ cdef struct ReadRecord:
     int64_t offset
     int64_t created_us
     const unsigned char* id
-    Slice text                # the transactionId, empty: the id as a UUID
-    Extras extras
+    Extras extras             # without a text: the id is the transactionId
     Slice payload
 
 # ---- records ---------------------------------------------------------------------------------------------------------
@@ -115,7 +114,7 @@ cdef bint readentry_next(ReadCall* c, ReadEntry* e, size_t written, ReadRecord* 
     # Reads the entry's next record, without erased ones. Returns False at the end or when a budget is used up. The
     # first record of a call is returned whatever its size, so that every call makes progress. An entry's first record
     # must fit into the call's budget.
-    cdef Extras x
+    cdef Extras* x = &out.extras
     if e.spent or e.error.n or c.left <= 0:
         return False
     if e.next >= e.end:
@@ -123,7 +122,7 @@ cdef bint readentry_next(ReadCall* c, ReadEntry* e, size_t written, ReadRecord* 
     while True:
         if not e.open and not readentry_row(c, e):
             return False
-        if not batchrow_record(&e.row, &out.id, &out.payload, &x):
+        if not batchrow_record(&e.row, &out.id, &out.payload, x):
             readentry_unreadable(c, e)
             return False
         if out.payload.n:
@@ -134,8 +133,6 @@ cdef bint readentry_next(ReadCall* c, ReadEntry* e, size_t written, ReadRecord* 
         e.open = e.row.i < e.row.n
         if e.next >= e.end:
             return False
-    out.text = x.text
-    out.extras = x
     if e.records and <int64_t>out.payload.n > e.most:
         e.spent = True
         return False
@@ -251,8 +248,8 @@ cdef void readentry_record(Buf* b, ReadRecord* r, ReadTime* t, bint on_line) noe
     cdef size_t at
     buf_int(b, r.offset)
     buf_text(b, b",\"transactionId\":")
-    if r.text.n:
-        text_escape(b, r.text)
+    if r.extras.text.n:
+        text_escape(b, r.extras.text)
     else:
         text_uuid(b, r.id)
     buf_text(b, b",\"payload\":")
@@ -301,7 +298,6 @@ cdef void readentry_events(ReadCall* c, Buf* b) noexcept nogil:
         while readentry_next(c, e, b.len, &r):
             m.payload = r.payload
             m.extras = r.extras
-            m.extras.text = r.text
             memcpy(m.record_id, r.id, 16)
             m.created_us = r.created_us
             m.offset = r.offset

@@ -31,19 +31,11 @@ cdef struct SearchHit:
     Slice payload
     const char* at            # the hit
 
-cdef bint search_here(Search* s, SearchHit* f) noexcept nogil:
-    cdef int i
-    for i in range(s.n_texts):
-        f.at = <const char*>memmem(f.payload.p, f.payload.n, s.texts[i].p, s.texts[i].n) if f.payload.n else NULL
-        if f.at != NULL:
-            return True
-    return False
-
 cdef bint search_next(Search* s, SearchHit* f) noexcept nogil:
     # Finds the next record of the open row that has one of the texts. Returns False at the end. The hit is valid until
     # the next call.
     cdef Extras x
-    cdef int result
+    cdef int i, result
     while s.row.i < s.row.n:
         if not batchrow_record(&s.row, &f.id, &f.payload, &x):
             s.unread += s.row.n - s.row.i
@@ -63,8 +55,10 @@ cdef bint search_next(Search* s, SearchHit* f) noexcept nogil:
             if result != SEAL_OPENED and result != SEAL_PLAIN:
                 s.unread += 1
                 continue
-        if search_here(s, f):
-            return True
+        for i in range(s.n_texts):
+            f.at = <const char*>memmem(f.payload.p, f.payload.n, s.texts[i].p, s.texts[i].n)
+            if f.at != NULL:
+                return True
     return False
 
 cdef tuple search_result(Search* s, SearchHit* f, int32_t partition):

@@ -1,5 +1,5 @@
 # Reads POST /streams/v1/cycle, a step of a stream (docs/streams.md), and writes its answer. In: the body, for one query
-# and one partition. Out: state changes (route/cycleops), messages to push, the acknowledgment of what was read; the
+# and one partition. Out: state changes, messages to push, the acknowledgment of what was read; the
 # answer. Stateless, takes no lock. A malformed request is refused. A cycle that the clients' protocol answers as failed
 # is kept in CycleReq.failed.
 
@@ -11,16 +11,28 @@ cdef enum:
     CYCLE_TXID = 1020         # bytes of a transactionId
     CYCLE_REASON = 65536      # bytes of why the cycle failed
 
+# Members as literals, in the order of CYCLE_NAMES and so on; p NULL: absent.
+cdef struct CycleRaw:
+    Slice query, partition, group, release, ops, items, ack
+
+cdef struct CycleOpRaw:
+    Slice kind, key, value
+
+cdef struct CycleItemRaw:
+    Slice queue, part, payload, txid, trace, ns, task
+
+cdef struct CycleAckRaw:
+    Slice txid, lease, status, count, error
+
 # ---- the body --------------------------------------------------------------------------------------------------------
 
 cdef bint cyclebody_parse(Slice body, Arena* a, UuidGen* g, CycleReq* q, ApiError* e) noexcept nogil:
     cdef Json j
     cdef bint first = True
     cdef Slice key, value
-    cdef Slice group = slice_of(NULL, 0)
-    cdef Slice ack = slice_of(NULL, 0)
-    cdef Slice release = slice_of(NULL, 0)
+    cdef CycleRaw raw
     cdef int c
+    memset(&raw, 0, sizeof(raw))
     memset(q, 0, sizeof(CycleReq))
     q.code = b"invalid_request"
     if not json_body(&j, body, e):
@@ -34,7 +46,7 @@ cdef bint cyclebody_parse(Slice body, Arena* a, UuidGen* g, CycleReq* q, ApiErro
     while member_next(&j, &first, a, &key):
         c = json_peek(&j)
         if member_is(key, b"state_ops") and c != b'n':
-            if not cycleops_read(&j, a, q, e):
+            if not cyclebody_ops(&j, a, q, e):
                 return False
             continue
         if member_is(key, b"push_items") and c != b'n':
@@ -43,21 +55,14 @@ cdef bint cyclebody_parse(Slice body, Arena* a, UuidGen* g, CycleReq* q, ApiErro
             continue
         if not json_skip(&j, &value):
             break
-        if member_is(key, b"query_id"):
-            q.query_json = value
-        elif member_is(key, b"partition_id"):
-            q.partition_json = value
-        elif member_is(key, b"consumer_group"):
-            group = value
-        elif member_is(key, b"release_lease"):
-            release = value
-        elif member_is(key, b"ack"):
-            ack = value
-        elif cyclebody_typo(q, key, CYCLE_NAMES, b"body", -1, a, e):
+        if (not typo_take(key, CYCLE_NAMES, value, &raw.query)
+                and cyclebody_typo(q, key, CYCLE_NAMES, b"body", -1, a, e)):
             return False
     if j.error != NULL or not json_end(&j):
         return cyclebody_no_json(q, &j, e)
-    return cyclebody_ids(q, a, e) and cyclebody_rest(q, a, group, release, ack, e)
+    q.query_json = raw.query
+    q.partition_json = raw.partition
+    return cyclebody_ids(q, a, e) and cyclebody_rest(q, a, &raw, e)
 
 cdef bint cyclebody_ids(CycleReq* q, Arena* a, ApiError* e) noexcept nogil:
     cdef Slice text
@@ -84,15 +89,130 @@ cdef void cyclebody_fail_query(CycleReq* q, Arena* a, Slice text) noexcept nogil
     q.failed = slice_of(NULL, 0)
     cyclebody_fail(q, a, b"query_id is no UUID: \"", slice_of(out, text.n + 1))
 
-cdef bint cyclebody_rest(CycleReq* q, Arena* a, Slice group, Slice release, Slice ack, ApiError* e) noexcept nogil:
-    if not cyclebody_text(group, a, 0, NAME_MAX, NULL, 0, b"consumer_group", &q.group, e):
+cdef bint cyclebody_rest(CycleReq* q, Arena* a, const CycleRaw* raw, ApiError* e) noexcept nogil:
+    if not cyclebody_text(raw.group, a, 0, NAME_MAX, NULL, 0, b"consumer_group", &q.group, e):
         return False
     if q.group.n == 0:
         q.group = slice_lit(b"__QUEUE_MODE__")
-    if release.p != NULL and not (release.p[0] == b't' or release.p[0] == b'f' or release.p[0] == b'n'):
+    if raw.release.p != NULL and memchr(b"tfn", raw.release.p[0], 3) == NULL:
         return refuse(e, b"release_lease must be true or false")
-    q.keeps = release.p != NULL and release.p[0] == b'f'
-    return ack.p == NULL or slice_is(ack, b"null") or cyclebody_ack(ack, a, q, e)
+    q.keeps = raw.release.p != NULL and raw.release.p[0] == b'f'
+    return raw.ack.p == NULL or slice_is(raw.ack, b"null") or cyclebody_ack(raw.ack, a, q, e)
+
+cdef bint cyclebody_members(CycleReq* q, Json* j, const char* names, Slice* values, const char* part, int place,
+                            Arena* a, ApiError* e) noexcept nogil:
+    # Reads the members of the object at the cursor. values: in the order of the names.
+    cdef bint first = True
+    cdef Slice key, value
+    json_enter(j, b'{')
+    while member_next(j, &first, a, &key):
+        if not json_skip(j, &value):
+            break
+        if not typo_take(key, names, value, values) and cyclebody_typo(q, key, names, part, place, a, e):
+            return False
+    return j.error == NULL or cyclebody_no_json(q, j, e)
+
+# ---- state operations ------------------------------------------------------------------------------------------------
+# What a cycle does to the state of its stream: values that are set and dropped, by key. The last of each key counts.
+
+cdef bint cyclebody_ops(Json* j, Arena* a, CycleReq* q, ApiError* e) noexcept nogil:
+    # Reads the array at the cursor.
+    cdef bint first = True
+    cdef int room = 0
+    q.n = 0
+    q.ops = NULL
+    if json_peek(j) != b'[':
+        return refuse(e, b"state_ops must be an array")
+    json_enter(j, b'[')
+    while json_element(j, &first):
+        if q.n >= CYCLE_OPS:
+            return cyclebody_too_many(q, b"state_ops", CYCLE_OPS, e)
+        q.ops = <CycleOp*>arena_grow(a, q.ops, q.n, sizeof(CycleOp), 16, &room)
+        if q.ops == NULL:
+            return refuse_memory(e)
+        if not cyclebody_op(j, a, q, &q.ops[q.n], q.n, e):
+            return False
+        q.n += 1
+    if j.error != NULL:
+        return cyclebody_no_json(q, j, e)
+    return q.n < 2 or cyclebody_ops_last(q, e)
+
+cdef bint cyclebody_ops_last(CycleReq* q, ApiError* e) noexcept nogil:
+    # Marks as dropped all but the last operation of each key.
+    cdef Table keys
+    cdef CycleOp* other
+    cdef uint64_t hash_
+    cdef bint good = True
+    cdef int i
+    table_init(&keys)
+    for i in range(q.n - 1, -1, -1):
+        hash_ = slice_hash(q.ops[i].key, hash_seed) | 1
+        other = <CycleOp*>table_get(&keys, hash_)
+        while other != NULL and not slice_eq(other.key, q.ops[i].key):
+            hash_ += 2
+            other = <CycleOp*>table_get(&keys, hash_)
+        if other != NULL:
+            q.ops[i].dropped = True
+        elif not table_put(&keys, hash_, &q.ops[i]):
+            good = refuse_memory(e)
+            break
+    table_free(&keys)
+    return good
+
+cdef bint cyclebody_op(Json* j, Arena* a, CycleReq* q, CycleOp* op, int place, ApiError* e) noexcept nogil:
+    cdef CycleOpRaw raw
+    memset(op, 0, sizeof(CycleOp))
+    raw.kind = slice_lit(b"null")
+    raw.key = slice_of(NULL, 0)
+    raw.value = slice_lit(b"{}")
+    if json_peek(j) != b'{':
+        return refuse_as(e, b"state_ops[%d] must be an object", place)
+    if not cyclebody_members(q, j, CYCLE_OP_NAMES, &raw.kind, b"state_ops", place, a, e):
+        return False
+    op.value = raw.value
+    if not slice_is(raw.kind, b"\"upsert\"") and not slice_is(raw.kind, b"\"delete\""):
+        if raw.kind.p[0] == b'"':
+            text_unescape(raw.kind, a, &raw.kind, NULL)
+        cyclebody_fail(q, a, b"Unknown state_op type: ", raw.kind)
+        return True
+    if not cyclebody_text(raw.key, a, 0, CYCLE_KEY, b"state_ops", place, b"key", &op.key, e):
+        return False
+    if op.key.p == NULL:
+        return cyclebody_refuse(e, b"state_ops", place, b"key", b"is required")
+    if slice_is(raw.kind, b"\"delete\""):
+        op.value.p = NULL
+        return True
+    if op.value.n > CYCLE_VALUE:
+        q.code = b"value_too_large"
+        cyclebody_refuse(e, b"state_ops", place, b"value", b"has more than 1048576 bytes")
+        e.status = 413
+        return False
+    cyclebody_op_end(op, a)
+    return True
+
+cdef void cyclebody_op_end(CycleOp* op, Arena* a) noexcept nogil:
+    # Reads the number windowEnd of the value, if there is one.
+    cdef Json j
+    cdef bint first = True
+    cdef Slice key, value
+    cdef char* text
+    if op.value.p[0] != b'{' or (memmem(op.value.p, op.value.n, b"indowEnd", 8) == NULL
+                                 and memmem(op.value.p, op.value.n, b"\\u00", 4) == NULL):
+        return
+    json_object(&j, op.value)
+    while member_next(&j, &first, a, &key):
+        if not json_skip(&j, &value):
+            return
+        if member_is(key, b"windowEnd"):
+            op.has_end = False
+            text = NULL
+            if value.p[0] == b'-' or b'0' <= value.p[0] <= b'9':
+                text = <char*>arena_alloc(a, value.n + 1)
+            if text != NULL:
+                memcpy(text, value.p, value.n)
+                text[value.n] = 0
+                op.end = strtod(text, NULL)
+                op.has_end = -1.8e308 < op.end < 1.8e308 and op.end - op.end == 0
 
 # ---- messages to push ------------------------------------------------------------------------------------------------
 # Reads items of a push for the sinks of the cycle, and namespace and task for queues that it creates.
@@ -101,9 +221,7 @@ cdef bint cyclebody_items(Json* j, Arena* a, UuidGen* g, CycleReq* q, ApiError* 
     # Reads the array at the cursor.
     cdef PushReq* push = &q.push
     cdef bint first = True
-    cdef int room = 0
-    push.n = 0
-    push.items = NULL
+    memset(push, 0, sizeof(PushReq))
     q.spaces = NULL
     if json_peek(j) != b'[':
         return refuse(e, b"push_items must be an array")
@@ -111,9 +229,8 @@ cdef bint cyclebody_items(Json* j, Arena* a, UuidGen* g, CycleReq* q, ApiError* 
     while json_element(j, &first):
         if push.n >= CYCLE_ITEMS:
             return cyclebody_too_many(q, b"push_items", CYCLE_ITEMS, e)
-        push.items = pushitems_grow(a, push.items, push.n, &room, j, slice_of(j.begin, j.end - j.begin), CYCLE_ITEMS)
-        if push.items == NULL:
-            return refuse_memory(e)
+        if not pushitems_grow(push, a, j, slice_of(j.begin, j.end - j.begin), CYCLE_ITEMS, e):
+            return False
         if not cyclebody_item(j, a, g, q, &push.items[push.n], push.n, e):
             return False
         push.n += 1
@@ -123,42 +240,31 @@ cdef bint cyclebody_item(Json* j, Arena* a, UuidGen* g, CycleReq* q, PushItem* i
                          ApiError* e) noexcept nogil:
     cdef bint first = True
     cdef Slice key, value, text
-    cdef Slice ns = slice_of(NULL, 0)
-    cdef Slice task = slice_of(NULL, 0)
+    cdef CycleItemRaw given
     cdef ItemRaw raw
     cdef unsigned char[16] id
     if json_peek(j) != b'{':
         return refuse_as(e, b"push_items[%d] must be an object", place)
-    memset(&raw, 0, sizeof(ItemRaw))
+    memset(&given, 0, sizeof(given))
+    memset(&raw, 0, sizeof(raw))
     json_enter(j, b'{')
     while member_next(j, &first, a, &key):
         if not json_skip(j, &value):
             break
-        if member_is(key, b"payload"):
-            raw.payload = value
-        elif member_is(key, b"deliverAt") or member_is(key, b"delayMs"):
+        if typo_take(key, CYCLE_ITEM_NAMES, value, &given.queue):
+            continue
+        if member_is(key, b"deliverAt") or member_is(key, b"delayMs"):
             if not slice_is(value, b"null") and not slice_is(value, b"0"):
                 return cyclebody_refuse(e, b"push_items", place,
                                         b"deliverAt" if member_is(key, b"deliverAt") else b"delayMs",
                                         b"is not supported in a cycle")
-        elif member_is(key, b"queue"):
-            raw.queue = value
-        elif member_is(key, b"partition"):
-            raw.part = value
-        elif member_is(key, b"transactionId"):
-            raw.txid = value
-        elif member_is(key, b"traceId"):
-            raw.trace = value
-        elif member_is(key, b"namespace"):
-            ns = value
-        elif member_is(key, b"task"):
-            task = value
         elif not slice_is(value, b"null") and typo_unsupported(key) != NULL:
             return cyclebody_refuse(e, b"push_items", place, typo_unsupported(key).name, b"is not supported in an item")
         elif cyclebody_typo(q, key, CYCLE_ITEM_NAMES, b"push_items", place, a, e):
             return False
     if j.error != NULL:
         return cyclebody_no_json(q, j, e)
+    memcpy(&raw.queue, &given.queue, ITEM_SHARED * sizeof(Slice))
     if not cyclebody_literal(&raw.queue, a, 1, NAME_MAX, place, b"queue", &text, e):
         return False
     if text.p == NULL:
@@ -172,12 +278,12 @@ cdef bint cyclebody_item(Json* j, Arena* a, UuidGen* g, CycleReq* q, PushItem* i
         return False
     if text.n and not uuid_parse(text, id):
         return cyclebody_refuse(e, b"push_items", place, b"traceId", b"must be a UUID")
-    if (not cyclebody_text(ns, a, 0, NAME_MAX, b"push_items", place, b"namespace", &ns, e)
-            or not cyclebody_text(task, a, 0, NAME_MAX, b"push_items", place, b"task", &task, e)):
+    if (not cyclebody_text(given.ns, a, 0, NAME_MAX, b"push_items", place, b"namespace", &given.ns, e)
+            or not cyclebody_text(given.task, a, 0, NAME_MAX, b"push_items", place, b"task", &given.task, e)):
         return False
     if not pushitem_new(a, g, it, &raw, b"null", NULL, it - 1 if place else NULL, b"push_items", place, e):
         return False
-    return ns.n + task.n == 0 or cyclebody_namespace(q, a, it.queue, ns, task, e)
+    return given.ns.n + given.task.n == 0 or cyclebody_namespace(q, a, it.queue, given.ns, given.task, e)
 
 cdef bint cyclebody_literal(Slice* raw, Arena* a, size_t least, size_t most, int place, const char* name, Slice* text,
                             ApiError* e) noexcept nogil:
@@ -203,51 +309,34 @@ cdef bint cyclebody_namespace(CycleReq* q, Arena* a, Slice queue, Slice ns, Slic
 
 cdef bint cyclebody_ack(Slice raw, Arena* a, CycleReq* q, ApiError* e) noexcept nogil:
     cdef Json j
-    cdef bint first = True
-    cdef Slice key, value
+    cdef CycleAckRaw ack
     cdef Slice none = slice_of(NULL, 0)
-    cdef Slice txid = none
-    cdef Slice lease = none
-    cdef Slice status = none
-    cdef Slice count = none
-    cdef Slice error = none
     cdef uint8_t kind, keep
+    cdef int64_t n
     if raw.p[0] != b'{':
         return refuse(e, b"ack must be an object or null")
-    json_object(&j, raw)
-    while member_next(&j, &first, a, &key):
-        if not json_skip(&j, &value):
-            break
-        if member_is(key, b"transactionId"):
-            txid = value
-        elif member_is(key, b"leaseId"):
-            lease = value
-        elif member_is(key, b"status"):
-            status = value
-        elif member_is(key, b"count"):
-            count = value
-        elif member_is(key, b"error"):
-            error = value
-        elif cyclebody_typo(q, key, CYCLE_ACK_NAMES, b"ack", -1, a, e):
-            return False
-    if (not cyclebody_text(txid, a, 0, CYCLE_TXID, b"ack", -1, b"transactionId", &txid, e)
-            or not cyclebody_text(lease, a, 0, NAME_MAX, b"ack", -1, b"leaseId", &lease, e)
-            or not cyclebody_text(status, a, 0, NAME_MAX, b"ack", -1, b"status", &status, e)
-            or not cyclebody_reason(error, a, q, e)):
+    memset(&ack, 0, sizeof(ack))
+    json_open(&j, raw, JSON_DEPTH)
+    if not cyclebody_members(q, &j, CYCLE_ACK_NAMES, &ack.txid, b"ack", -1, a, e):
+        return False
+    if (not cyclebody_text(ack.txid, a, 0, CYCLE_TXID, b"ack", -1, b"transactionId", &ack.txid, e)
+            or not cyclebody_text(ack.lease, a, 0, NAME_MAX, b"ack", -1, b"leaseId", &ack.lease, e)
+            or not cyclebody_text(ack.status, a, 0, NAME_MAX, b"ack", -1, b"status", &ack.status, e)
+            or not cyclebody_reason(ack.error, a, q, e)):
         return False
     q.has_ack = True
-    q.dead = slice_is(status, b"failed") or slice_is(status, b"dlq")
-    q.has_lease = lease.n != 0
-    q.count = cyclebody_count(count)
+    q.dead = slice_is(ack.status, b"failed") or slice_is(ack.status, b"dlq")
+    q.has_lease = ack.lease.n != 0
+    q.count = <int>n if ident_whole(ack.count, &n) and n <= 0x7fffffff else 1
     if q.error.n == 0:
         q.error = slice_lit(b"Streaming cycle reported failure")
-    if txid.n == 0:
+    if ack.txid.n == 0:
         cyclebody_fail(q, a, b"ack.transactionId is required", none)
         return True
-    ident_record(txid, q.ack, &kind, &keep)
-    if status.n and not (q.dead or slice_is(status, b"completed") or slice_is(status, b"success")):
-        cyclebody_fail(q, a, b"Unknown ack.status: ", status)
-    elif q.has_lease and not uuid_parse(lease, q.lease):
+    ident_record(ack.txid, q.ack, &kind, &keep)
+    if ack.status.n and not (q.dead or slice_is(ack.status, b"completed") or slice_is(ack.status, b"success")):
+        cyclebody_fail(q, a, b"Unknown ack.status: ", ack.status)
+    elif q.has_lease and not uuid_parse(ack.lease, q.lease):
         cyclebody_fail(q, a, b"Invalid or expired lease", none)
     return True
 
@@ -259,11 +348,6 @@ cdef bint cyclebody_reason(Slice raw, Arena* a, CycleReq* q, ApiError* e) noexce
         return cyclebody_refuse(e, b"ack", -1, b"error", b"must be at most 65536 bytes")
     q.error = raw
     return True
-
-cdef int cyclebody_count(Slice raw) noexcept nogil:
-    # Returns a whole number from 0; anything else counts as 1.
-    cdef int64_t n
-    return <int>n if ident_whole(raw, &n) and n <= 0x7fffffff else 1
 
 # ---- texts, refusals, failures ---------------------------------------------------------------------------------------
 

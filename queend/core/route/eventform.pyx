@@ -114,45 +114,39 @@ cdef void eventform_put_base64(Buf* b, Slice bytes) noexcept nogil:
 # A message that came as an event goes out with its attributes as they were, any other message as an event of this
 # queue. Data for an acknowledgment stand in extensions, which all begin with `queend`.
 
-cdef void eventform_put(Buf* b, PopMessage* m, bint first) noexcept nogil:
+cdef struct EventHeaders:     # members of a record's headers as literals, in the order of HEADER_NAMES; p NULL: absent
+    Slice attributes, encoding, parent, state
+    Slice txid, queue, partition, offset      # what a redriven dead letter was at first
+
+cdef void eventform_headers(Slice headers, EventHeaders* h) noexcept nogil:
+    # Reads the headers of a record, an object; empty: it has none.
     cdef Json j
     cdef Slice key, value
-    cdef Slice attributes = slice_of(NULL, 0)
-    cdef Slice encoding = slice_of(NULL, 0)
-    cdef Slice parent = slice_of(NULL, 0)
-    cdef Slice state = slice_of(NULL, 0)
-    cdef Slice[4] origin
-    cdef bint begun = True
-    memset(origin, 0, sizeof(origin))
-    if m.extras.headers.n:
-        json_object(&j, m.extras.headers)
-        while json_member(&j, &begun, &key) and json_skip(&j, &value):
-            if member_is(key, b"cloudEvent"):
-                attributes = value
-            elif member_is(key, b"dataEncoding"):
-                encoding = value
-            elif member_is(key, b"traceparent"):
-                parent = value
-            elif member_is(key, b"tracestate"):
-                state = value
-            else:
-                eventform_origin(origin, key, value)
+    cdef bint first = True
+    memset(h, 0, sizeof(EventHeaders))
+    json_object(&j, headers)
+    while json_member(&j, &first, &key) and json_skip(&j, &value):
+        typo_take(key, HEADER_NAMES, value, &h.attributes)
+
+cdef void eventform_put(Buf* b, PopMessage* m, bint first) noexcept nogil:
+    cdef EventHeaders h
+    eventform_headers(m.extras.headers, &h)
     if not first:
         buf_byte(b, b',')
     if m.time_us != m.created_us or m.time[0] == 0:
         clock_format(m.created_us, 6, m.time)
         m.time_us = m.created_us
     buf_byte(b, b'{')
-    if attributes.n > 2:
-        buf_put(b, attributes.p + 1, attributes.n - 2)
+    if h.attributes.n > 2:
+        buf_put(b, h.attributes.p + 1, h.attributes.n - 2)
     else:
         eventform_put_own(b, m)
-    eventform_put_raw(b, b',"traceparent":', parent)
-    eventform_put_raw(b, b',"tracestate":', state)
+    eventform_put_raw(b, b',"traceparent":', h.parent)
+    eventform_put_raw(b, b',"tracestate":', h.state)
     eventform_put_delivery(b, m)
-    eventform_put_origin(b, origin)
-    if not member_is(encoding, b"none"):
-        member_raw(b, b',"data_base64":' if member_is(encoding, b"base64") else b',"data":', m.payload)
+    eventform_put_origin(b, &h)
+    if not member_is(h.encoding, b"none"):
+        member_raw(b, b',"data_base64":' if member_is(h.encoding, b"base64") else b',"data":', m.payload)
     buf_byte(b, b'}')
 
 cdef void eventform_put_own(Buf* b, PopMessage* m) noexcept nogil:
@@ -195,25 +189,14 @@ cdef void eventform_put_delivery(Buf* b, PopMessage* m) noexcept nogil:
     buf_int(b, m.offset)
     buf_byte(b, b'"')
 
-cdef inline void eventform_origin(Slice* origin, Slice key, Slice value) noexcept nogil:
-    # Takes a member of a message's headers if it says what a redriven dead letter was at first.
-    if member_is(key, b"originTransactionId"):
-        origin[0] = value
-    elif member_is(key, b"originQueue"):
-        origin[1] = value
-    elif member_is(key, b"originPartition"):
-        origin[2] = value
-    elif member_is(key, b"originOffset"):
-        origin[3] = value
-
-cdef void eventform_put_origin(Buf* b, Slice* origin) noexcept nogil:
+cdef void eventform_put_origin(Buf* b, const EventHeaders* h) noexcept nogil:
     # Writes what a redriven dead letter was at first: transaction id, queue, partition (JSON texts), offset (digits).
     # Leaves out a text with an escape: attributes hold no control characters.
-    eventform_put_plain(b, b',"queendorigintransactionid":', origin[0])
-    eventform_put_plain(b, b',"queendoriginqueue":', origin[1])
-    eventform_put_plain(b, b',"queendoriginpartition":', origin[2])
-    if origin[3].n:
-        member_raw(b, b',"queendoriginoffset":"', origin[3])
+    eventform_put_plain(b, b',"queendorigintransactionid":', h.txid)
+    eventform_put_plain(b, b',"queendoriginqueue":', h.queue)
+    eventform_put_plain(b, b',"queendoriginpartition":', h.partition)
+    if h.offset.n:
+        member_raw(b, b',"queendoriginoffset":"', h.offset)
         buf_byte(b, b'"')
 
 cdef inline void eventform_put_plain(Buf* b, const char* name, Slice literal) noexcept nogil:

@@ -65,7 +65,6 @@ cdef bint eventitem_json(bint batch, Slice body, EventWhere* where, Arena* a, in
     cdef Json j
     cdef bint first = True
     cdef bint ok
-    cdef int room = 0
     if v == NULL:
         return refuse_memory(e)
     if not json_body(&j, body, e):
@@ -79,9 +78,8 @@ cdef bint eventitem_json(bint batch, Slice body, EventWhere* where, Arena* a, in
     while json_element(&j, &first) if batch else out.n == 0:
         if out.n >= max_items:
             return refuse_as(e, b"The batch has more than %d events", max_items)
-        out.items = pushitems_grow(a, out.items, out.n, &room, &j, body, max_items)
-        if out.items == NULL:
-            return refuse_memory(e)
+        if not pushitems_grow(out, a, &j, body, max_items, e):
+            return False
         eventitem_open(v, a, out.n, e)
         ok = eventitem_members(v, &j) and eventitem_close(v, where, &out.items[out.n])
         buf_free(&v.json)
@@ -316,14 +314,11 @@ cdef bint eventitem_close(Event* v, EventWhere* where, PushItem* it) noexcept no
     # Turns the complete event into an item.
     cdef Buf b
     cdef Slice pair
-    if not v.version:
-        return eventitem_refuse(v, slice_lit(b"specversion"), b"is missing")
-    if v.id.p == NULL:
-        return eventitem_refuse(v, slice_lit(b"id"), b"is missing")
-    if v.source.p == NULL:
-        return eventitem_refuse(v, slice_lit(b"source"), b"is missing")
-    if v.type.p == NULL:
-        return eventitem_refuse(v, slice_lit(b"type"), b"is missing")
+    cdef const char* missing
+    missing = (b"specversion" if not v.version else b"id" if v.id.p == NULL else b"source" if v.source.p == NULL
+               else b"type" if v.type.p == NULL else b"")
+    if missing[0]:
+        return eventitem_refuse(v, slice_lit(missing), b"is missing")
     if v.state.n and v.parent.n == 0:
         return eventitem_refuse(v, slice_lit(b"tracestate"), b"needs a traceparent")
     memset(it, 0, sizeof(PushItem))

@@ -102,7 +102,7 @@ cdef inline bint ident_uuid(Slice text, unsigned char* id) noexcept nogil:
 cdef void ident_digest(const void* text, size_t n, unsigned char* id) noexcept nogil:
     # Computes the id of a text: a UUID of version 8.
     cdef unsigned char[32] digest
-    digest_sha256(text, n, digest)
+    slice_sha256(text, n, digest)
     memcpy(id, digest, 16)
     id[6] = (id[6] & 0x0f) | 0x80
     id[8] = (id[8] & 0x3f) | 0x80
@@ -132,7 +132,7 @@ cdef bint ident_key_apply(Slice headers, Grant* grant, Slice subject, Arena* a, 
     key = ident_pair(subject, key, a)
     if key.p == NULL:
         return refuse_memory(e)
-    digest_sha256(key.p, key.n, seed)
+    slice_sha256(key.p, key.n, seed)
     for i in range(q.n):
         it = &q.items[i]
         if it.run == NULL:

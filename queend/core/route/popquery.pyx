@@ -2,31 +2,9 @@
 # with a FeedReq, or a refusal. Owns pop_params, filled at import; no lock. The parameters are taken in one walk over
 # the query; the table names them and their kinds.
 
-cdef enum:                    # rows of pop_params
-    ASKED_BATCH
-    ASKED_WAIT
-    ASKED_TIMEOUT
-    ASKED_GROUP
-    ASKED_AUTO_ACK
-    ASKED_ON_DELIVERY
-    ASKED_PARTITIONS
-    ASKED_MODE
-    ASKED_FROM
-    ASKED_NAMESPACE
-    ASKED_TASK
-    ASKED_AUTOPILOT
-    ASKED_FRAMES
-    ASKED_FORMAT
-    ASKED_LEASE
-    ASKED_CONFLATION
-    ASKED_CREDIT
-    ASKED_HEARTBEAT
-    ASKED_RELEASE
-    ASKED_TICKET
-    ASKED_WINDOW
-    ASKED_QUEUE
-    ASKED_PARTITION
-    POP_PARAMS
+cdef struct PopParams:        # the values, in the order of pop_params
+    ParamValue batch, wait, timeout, group, auto_ack, on_delivery, partitions, mode, since, ns, task, autopilot, frames
+    ParamValue format, lease, conflation, credit, heartbeat, release, ticket, window, queue, partition
 
 cdef enum:
     OF_POP = 1
@@ -38,80 +16,76 @@ cdef enum:
     FEED_CREDIT = 100         # messages without an acknowledgment
     FEED_BEAT_S = 15
 
-cdef void popquery_param(Param* p, const char* name, int kind, int of, int low, int high) noexcept nogil:
-    # Fills a row of a table.
-    p.name = slice_lit(name)
-    p.kind = kind
-    p.of = of
-    p.low = low
-    p.high = high
+cdef enum:
+    POP_PARAMS = 23
 
 cdef Param[POP_PARAMS] pop_params
-popquery_param(&pop_params[ASKED_BATCH], b"batch", PARAM_NUMBER, OF_BOTH, 1, BATCH_MAX)
-popquery_param(&pop_params[ASKED_WAIT], b"wait", PARAM_TRUTH, OF_POP, 0, 0)
-popquery_param(&pop_params[ASKED_TIMEOUT], b"timeout", PARAM_NUMBER, OF_POP, 0, MAX_TIMEOUT_MS)
-popquery_param(&pop_params[ASKED_GROUP], b"consumerGroup", PARAM_NAME, OF_BOTH, 0, 0)
-popquery_param(&pop_params[ASKED_AUTO_ACK], b"autoAck", PARAM_TRUTH, OF_BOTH, 0, 0)
-popquery_param(&pop_params[ASKED_ON_DELIVERY], b"commitOnDelivery", PARAM_TRUTH, OF_BOTH, 0, 0)
-popquery_param(&pop_params[ASKED_PARTITIONS], b"partitions", PARAM_NUMBER, OF_BOTH, 1, POP_MAX_PARTITIONS)
-popquery_param(&pop_params[ASKED_MODE], b"subscriptionMode", PARAM_TEXT, OF_BOTH, 0, 0)
-popquery_param(&pop_params[ASKED_FROM], b"subscriptionFrom", PARAM_TEXT, OF_BOTH, 0, 0)
-popquery_param(&pop_params[ASKED_NAMESPACE], b"namespace", PARAM_TEXT, OF_POP, 0, 0)  # unused if the path has a queue
-popquery_param(&pop_params[ASKED_TASK], b"task", PARAM_TEXT, OF_POP, 0, 0)
-popquery_param(&pop_params[ASKED_AUTOPILOT], b"autopilot", PARAM_TRUTH, OF_POP, 0, 0)
-popquery_param(&pop_params[ASKED_FRAMES], b"frames", PARAM_TRUTH, OF_BOTH, 0, 0)
-popquery_param(&pop_params[ASKED_FORMAT], b"format", PARAM_TEXT, OF_BOTH, 0, 0)
-popquery_param(&pop_params[ASKED_LEASE], b"leaseSeconds", PARAM_WHOLE, OF_BOTH, 1, LEASE_MAX)
-popquery_param(&pop_params[ASKED_CONFLATION], b"conflation", PARAM_TRUTH, OF_BOTH, 0, 0)
-popquery_param(&pop_params[ASKED_CREDIT], b"credit", PARAM_WHOLE, OF_STREAM, 1, BATCH_MAX)
-popquery_param(&pop_params[ASKED_HEARTBEAT], b"heartbeat", PARAM_WHOLE, OF_STREAM, 1, FEED_BEAT_MOST_S)
-popquery_param(&pop_params[ASKED_RELEASE], b"release", PARAM_TRUTH, OF_STREAM, 0, 0)
-popquery_param(&pop_params[ASKED_TICKET], b"ticket", PARAM_TEXT, OF_STREAM, 0, 0)  # read by auth/grants
-popquery_param(&pop_params[ASKED_WINDOW], b"window", PARAM_WHOLE, OF_STREAM, 1, BATCH_MAX)
-popquery_param(&pop_params[ASKED_QUEUE], b"queue", PARAM_TEXT, OF_ANY, 0, 0)
-popquery_param(&pop_params[ASKED_PARTITION], b"partition", PARAM_TEXT, OF_ANY, 0, 0)
+pop_params = [
+    Param(slice_lit(b"batch"), PARAM_NUMBER, OF_BOTH, 1, BATCH_MAX),
+    Param(slice_lit(b"wait"), PARAM_TRUTH, OF_POP, 0, 0),
+    Param(slice_lit(b"timeout"), PARAM_NUMBER, OF_POP, 0, MAX_TIMEOUT_MS),
+    Param(slice_lit(b"consumerGroup"), PARAM_NAME, OF_BOTH, 0, 0),
+    Param(slice_lit(b"autoAck"), PARAM_TRUTH, OF_BOTH, 0, 0),
+    Param(slice_lit(b"commitOnDelivery"), PARAM_TRUTH, OF_BOTH, 0, 0),
+    Param(slice_lit(b"partitions"), PARAM_NUMBER, OF_BOTH, 1, POP_MAX_PARTITIONS),
+    Param(slice_lit(b"subscriptionMode"), PARAM_TEXT, OF_BOTH, 0, 0),
+    Param(slice_lit(b"subscriptionFrom"), PARAM_TEXT, OF_BOTH, 0, 0),
+    Param(slice_lit(b"namespace"), PARAM_TEXT, OF_POP, 0, 0),  # unused if the path has a queue
+    Param(slice_lit(b"task"), PARAM_TEXT, OF_POP, 0, 0),
+    Param(slice_lit(b"autopilot"), PARAM_TRUTH, OF_POP, 0, 0),
+    Param(slice_lit(b"frames"), PARAM_TRUTH, OF_BOTH, 0, 0),
+    Param(slice_lit(b"format"), PARAM_TEXT, OF_BOTH, 0, 0),
+    Param(slice_lit(b"leaseSeconds"), PARAM_WHOLE, OF_BOTH, 1, LEASE_MAX),
+    Param(slice_lit(b"conflation"), PARAM_TRUTH, OF_BOTH, 0, 0),
+    Param(slice_lit(b"credit"), PARAM_WHOLE, OF_STREAM, 1, BATCH_MAX),
+    Param(slice_lit(b"heartbeat"), PARAM_WHOLE, OF_STREAM, 1, FEED_BEAT_MOST_S),
+    Param(slice_lit(b"release"), PARAM_TRUTH, OF_STREAM, 0, 0),
+    Param(slice_lit(b"ticket"), PARAM_TEXT, OF_STREAM, 0, 0),  # read by auth/grants
+    Param(slice_lit(b"window"), PARAM_WHOLE, OF_STREAM, 1, BATCH_MAX),
+    Param(slice_lit(b"queue"), PARAM_TEXT, OF_ANY, 0, 0),
+    Param(slice_lit(b"partition"), PARAM_TEXT, OF_ANY, 0, 0)]
 
 # ---- a pop -----------------------------------------------------------------------------------------------------------
 
 cdef bint popquery_parse(int route, Slice path, Slice query, Arena* a, const Settings* s, PopReq* q,
                          ApiError* e) noexcept nogil:
-    cdef ParamValue[POP_PARAMS] v
+    cdef PopParams v
     cdef int of = OF_POP | OF_ANY if route == ROUTE_POP_ANY else OF_POP
-    return popquery_params(query, of, v, a, e) and popquery_make(route, path, v, a, s, q, e)
+    return popquery_params(query, of, &v.batch, a, e) and popquery_make(route, path, &v, a, s, q, e)
 
-cdef bint popquery_make(int route, Slice path, const ParamValue* v, Arena* a, const Settings* s, PopReq* q,
+cdef bint popquery_make(int route, Slice path, const PopParams* v, Arena* a, const Settings* s, PopReq* q,
                         ApiError* e) noexcept nogil:
     # Makes a pop from the values of its parameters.
     memset(q, 0, sizeof(PopReq))
     q.route = route
     if not popquery_path(route, path, a, q, e):
         return False
-    q.group = v[ASKED_GROUP].text if v[ASKED_GROUP].text.n else slice_lit(b"__QUEUE_MODE__")
+    q.group = v.group.text if v.group.text.n else slice_lit(b"__QUEUE_MODE__")
     if route == ROUTE_POP_ANY and not popquery_any(v, q, e):
         return False
-    if v[ASKED_CONFLATION].yes:
+    if v.conflation.yes:
         # permanent, and told before anything is claimed: a client that needs it must not be served without it
         return refuse(e, b"conflation is not supported")
-    q.wait = v[ASKED_WAIT].yes
-    q.auto_ack = v[ASKED_AUTO_ACK].yes or v[ASKED_ON_DELIVERY].yes
-    q.autopilot = v[ASKED_AUTOPILOT].yes
-    q.frames = v[ASKED_FRAMES].yes
-    if v[ASKED_FORMAT].found == QUERY_UNREADABLE or v[ASKED_FORMAT].text.n:
-        q.events = not q.frames and slice_is(v[ASKED_FORMAT].text, b"cloudevents")
-        if not slice_is(v[ASKED_FORMAT].text, b"cloudevents") and not slice_is(v[ASKED_FORMAT].text, b"json"):
+    q.wait = v.wait.yes
+    q.auto_ack = v.auto_ack.yes or v.on_delivery.yes
+    q.autopilot = v.autopilot.yes
+    q.frames = v.frames.yes
+    if v.format.found == QUERY_UNREADABLE or v.format.text.n:
+        q.events = not q.frames and slice_is(v.format.text, b"cloudevents")
+        if not slice_is(v.format.text, b"cloudevents") and not slice_is(v.format.text, b"json"):
             return refuse(e, b"format must be json or cloudevents")
-    q.batch = req_number(&v[ASKED_BATCH], AUTOPILOT_BATCH if q.autopilot else s.default_batch)
+    q.batch = req_number(&v.batch, AUTOPILOT_BATCH if q.autopilot else s.default_batch)
     q.batch = min(max(q.batch, 1), <int>BATCH_MAX)
-    q.batch_given = v[ASKED_BATCH].given
-    q.partitions = min(max(req_number(&v[ASKED_PARTITIONS], 1), 1), <int>POP_MAX_PARTITIONS)
-    q.partitions_given = v[ASKED_PARTITIONS].given
+    q.batch_given = v.batch.given
+    q.partitions = min(max(req_number(&v.partitions, 1), 1), <int>POP_MAX_PARTITIONS)
+    q.partitions_given = v.partitions.given
     if req_has_partition(q.route):
         q.partitions = 1
         q.partitions_given = True       # nothing is left to choose
-    q.timeout_ms = min(req_number(&v[ASKED_TIMEOUT], s.default_timeout_ms), <int>MAX_TIMEOUT_MS)
-    if v[ASKED_LEASE].found != QUERY_ABSENT and not v[ASKED_LEASE].given:
-        return popquery_refuse_whole(&pop_params[ASKED_LEASE], e)       # empty
-    q.lease_s = req_number(&v[ASKED_LEASE], 0)
+    q.timeout_ms = min(req_number(&v.timeout, s.default_timeout_ms), <int>MAX_TIMEOUT_MS)
+    if v.lease.found != QUERY_ABSENT and not v.lease.given:
+        return refuse_as(e, b"leaseSeconds must be a whole number from 1 to %d", <int>LEASE_MAX)        # empty
+    q.lease_s = req_number(&v.lease, 0)
     return popquery_subscription(v, s, q, e)
 
 cdef bint popquery_path(int route, Slice path, Arena* a, PopReq* q, ApiError* e) noexcept nogil:
@@ -129,17 +103,17 @@ cdef bint popquery_path(int route, Slice path, Arena* a, PopReq* q, ApiError* e)
         return refuse(e, b"The partition name in the path must be valid text of at most 255 bytes")
     return True
 
-cdef bint popquery_any(const ParamValue* v, PopReq* q, ApiError* e) noexcept nogil:
+cdef bint popquery_any(const PopParams* v, PopReq* q, ApiError* e) noexcept nogil:
     # Reads the source of a pop whose path names no queue: the queues of a namespace or task, or one queue.
-    if not (popquery_name(&pop_params[ASKED_NAMESPACE], &v[ASKED_NAMESPACE], e)
-            and popquery_name(&pop_params[ASKED_TASK], &v[ASKED_TASK], e)
-            and popquery_name(&pop_params[ASKED_QUEUE], &v[ASKED_QUEUE], e)
-            and popquery_name(&pop_params[ASKED_PARTITION], &v[ASKED_PARTITION], e)):
+    if not (popquery_name(b"namespace", &v.ns, e)
+            and popquery_name(b"task", &v.task, e)
+            and popquery_name(b"queue", &v.queue, e)
+            and popquery_name(b"partition", &v.partition, e)):
         return False
-    q.ns = v[ASKED_NAMESPACE].text
-    q.task = v[ASKED_TASK].text
-    q.queue = v[ASKED_QUEUE].text
-    q.partition = v[ASKED_PARTITION].text
+    q.ns = v.ns.text
+    q.task = v.task.text
+    q.queue = v.queue.text
+    q.partition = v.partition.text
     if q.queue.n == 0 and q.partition.n:
         return refuse(e, b"queue is required with partition")
     if q.queue.n == 0 and q.ns.n == 0 and q.task.n == 0:
@@ -150,16 +124,16 @@ cdef bint popquery_any(const ParamValue* v, PopReq* q, ApiError* e) noexcept nog
         q.route = ROUTE_POP_PARTITION if q.partition.n else ROUTE_POP_QUEUE
     return True
 
-cdef bint popquery_subscription(const ParamValue* v, const Settings* s, PopReq* q, ApiError* e) noexcept nogil:
+cdef bint popquery_subscription(const PopParams* v, const Settings* s, PopReq* q, ApiError* e) noexcept nogil:
     # Reads where a group begins that is new here (section 6.5). Queue mode always begins at the oldest message.
     # from_beginning: `all`, in the words of the published clients.
-    cdef Slice mode = v[ASKED_MODE].text
-    cdef Slice since = v[ASKED_FROM].text
-    if strict and (v[ASKED_MODE].found == QUERY_UNREADABLE or mode.n and not slice_is(mode, b"all")
+    cdef Slice mode = v.mode.text
+    cdef Slice since = v.since.text
+    if strict and (v.mode.found == QUERY_UNREADABLE or mode.n and not slice_is(mode, b"all")
                    and not slice_is(mode, b"from_beginning") and not slice_is(mode, b"new")
                    and not slice_is(mode, b"new-only")):
         return refuse(e, b"subscriptionMode must be all, new or new-only")
-    if strict and (v[ASKED_FROM].found == QUERY_UNREADABLE or since.n and not slice_is(since, b"now")
+    if strict and (v.since.found == QUERY_UNREADABLE or since.n and not slice_is(since, b"now")
                    and not time_parse(since, &q.sub_from_us)):
         return refuse(e, b"subscriptionFrom must be now or a time in ISO 8601")
     if slice_is(q.group, b"__QUEUE_MODE__"):
@@ -177,18 +151,18 @@ cdef bint popquery_subscription(const ParamValue* v, const Settings* s, PopReq* 
 
 cdef bint popquery_feed(int route, Slice path, Slice query, Arena* a, const Settings* s, PopReq* q, FeedReq* more,
                         ApiError* e) noexcept nogil:
-    cdef ParamValue[POP_PARAMS] v
-    if not (popquery_params(query, OF_STREAM, v, a, e) and popquery_make(route, path, v, a, s, q, e)):
+    cdef PopParams v
+    if not (popquery_params(query, OF_STREAM, &v.batch, a, e) and popquery_make(route, path, &v, a, s, q, e)):
         return False
     if q.frames:
         return refuse(e, b"frames are for pops; a stream is written in JSON")
-    more.credit = req_number(&v[ASKED_CREDIT], 0)
-    more.beat_s = req_number(&v[ASKED_HEARTBEAT], FEED_BEAT_S)
-    more.window = req_number(&v[ASKED_WINDOW], 0)
-    if v[ASKED_WINDOW].given and not popquery_window(q, more, e):
+    more.credit = req_number(&v.credit, 0)
+    more.beat_s = req_number(&v.heartbeat, FEED_BEAT_S)
+    more.window = req_number(&v.window, 0)
+    if v.window.given and not popquery_window(q, more, e):
         return False
-    more.release = v[ASKED_RELEASE].yes
-    more.release_given = v[ASKED_RELEASE].text.n != 0
+    more.release = v.release.yes
+    more.release_given = v.release.text.n != 0
     if not q.batch_given and not q.window:
         q.batch = more.credit if more.credit else FEED_CREDIT
     q.wait = True
@@ -241,17 +215,17 @@ cdef bint popquery_typo(Slice name, int of, bint picky, ApiError* e) noexcept no
     typo_refuse(e, name, meant, NULL, 0)
     return True
 
-cdef bint popquery_name(const Param* p, const ParamValue* v, ApiError* e) noexcept nogil:
+cdef bint popquery_name(const char* name, const ParamValue* v, ApiError* e) noexcept nogil:
     # Returns True if the value may be a name. Needed for rows of text that are names only sometimes.
     if v.found != QUERY_UNREADABLE and v.text.n <= NAME_MAX:
         return True
-    return refuse_as(e, b"%s must be valid text of at most 255 bytes", p.name.p)
+    return refuse_as(e, b"%s must be valid text of at most 255 bytes", name)
 
 cdef bint popquery_value(const Param* p, ParamValue* v, ApiError* e) noexcept nogil:
     # Reads a value by its kind. Empty is as good as absent.
     cdef size_t i
     if p.kind == PARAM_NAME:
-        return popquery_name(p, v, e)
+        return popquery_name(p.name.p, v, e)
     if p.kind == PARAM_TEXT or v.found == QUERY_FOUND and v.text.n == 0:
         return True
     if p.kind == PARAM_TRUTH:
@@ -266,7 +240,4 @@ cdef bint popquery_value(const Param* p, ParamValue* v, ApiError* e) noexcept no
         v.given = v.given and b'0' <= <unsigned char>v.text.p[i] <= b'9'
     if v.given and p.low <= v.number <= p.high:
         return True
-    return popquery_refuse_whole(p, e)
-
-cdef bint popquery_refuse_whole(const Param* p, ApiError* e) noexcept nogil:
     return refuse_as(e, b"%s must be a whole number from %d to %d", p.name.p, p.low, p.high)

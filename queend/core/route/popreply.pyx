@@ -249,15 +249,9 @@ cdef void popreply_frames_message(FrameWriter* w, PopMessage* m) noexcept nogil:
 
 cdef void popreply_frames_origin(FrameWriter* w, PopMessage* m) noexcept nogil:
     # Notes what a redriven message was at first, beside its present place.
-    cdef Json j
-    cdef Slice key, value
-    cdef Slice[4] origin
-    cdef bint begun = True
-    memset(origin, 0, sizeof(origin))
-    json_object(&j, m.extras.headers)
-    while json_member(&j, &begun, &key) and json_skip(&j, &value):
-        eventform_origin(origin, key, value)
-    if origin[0].p == NULL or origin[1].p == NULL or origin[2].p == NULL or origin[3].p == NULL:
+    cdef EventHeaders h
+    eventform_headers(m.extras.headers, &h)
+    if h.txid.p == NULL or h.queue.p == NULL or h.partition.p == NULL or h.offset.p == NULL:
         return
     if w.origins.len:
         buf_byte(&w.origins, b',')
@@ -265,10 +259,10 @@ cdef void popreply_frames_origin(FrameWriter* w, PopMessage* m) noexcept nogil:
         buf_text(&w.origins, b',"origins":[' if w.body_at > w.own_at + 4 else b'{"origins":[')
     member_int(&w.origins, b'{"partitionId":"', w.partition)
     member_int(&w.origins, b'","offset":', m.offset)
-    member_raw(&w.origins, b',"originTransactionId":', origin[0])
-    member_raw(&w.origins, b',"originQueue":', origin[1])
-    member_raw(&w.origins, b',"originPartition":', origin[2])
-    member_raw(&w.origins, b',"originOffset":', origin[3])
+    member_raw(&w.origins, b',"originTransactionId":', h.txid)
+    member_raw(&w.origins, b',"originQueue":', h.queue)
+    member_raw(&w.origins, b',"originPartition":', h.partition)
+    member_raw(&w.origins, b',"originOffset":', h.offset)
     buf_byte(&w.origins, b'}')
 
 cdef void popreply_frames_raw_end(FrameWriter* w) noexcept nogil:

@@ -11,9 +11,12 @@ cdef enum:
     WRONG_TRACEPARENT = 16
     WRONG_TRACESTATE = 32
 
+cdef enum:
+    ITEM_SHARED = 5
+
 cdef struct ItemRaw:
-    # The members of an item as literals; p NULL: absent.
-    Slice queue, part, txid, trace, parent, state, due, delay, payload
+    # The members of an item as literals; p NULL: absent. Items of a cycle have the first ITEM_SHARED of them.
+    Slice queue, part, payload, txid, trace, parent, state, due, delay
     const Unsupported* unsupported  # NULL: the item has no unsupported member
     int wrong                 # WRONG_*: members that are not text
 
@@ -25,23 +28,21 @@ cdef bint pushitems_read(Slice headers, Slice query, Slice body, Unzip* z, Arena
     # Reads a push in any form. A bad item refuses the whole request before any is used.
     cdef PushOptions options
     cdef int form = pushitems_form(headers, body)
-    out.unpacked = 0
-    out.replayed = False
-    out.counts = False
+    memset(out, 0, sizeof(PushReq))
     if not pushitems_options(form, query, a, &options, e):
         return False
-    if form == PUSH_LINES:
+    if form == MEDIA_LINES:
         if not pushlines_parse(body, &options, a, g, settings.max_items, out, e):
             return False
-    elif form == PUSH_ARROW:
+    elif form == MEDIA_ARROW:
         if not pusharrow_parse(body, <size_t>settings.max_body, &options, z, a, g, settings.max_items, out, e):
             return False
-    elif form == PUSH_FRAMES:
+    elif form == MEDIA_FRAMES:
         if not frames_parse(body, z, a, g, settings.max_items, out, e):
             return False
     elif not pushitems_parse(body, a, g, settings.max_items, out, e):
         return False
-    if out.n >= JOIN_LEAST and (form == PUSH_JSON or form == PUSH_LINES and not options.bare):
+    if out.n >= JOIN_LEAST and form != MEDIA_ARROW and form != MEDIA_FRAMES and not options.bare:
         pushrun_join(out, a)
     if options.due and not pushitems_defer(out, a, options.due, e):
         return False
@@ -49,15 +50,12 @@ cdef bint pushitems_read(Slice headers, Slice query, Slice body, Unzip* z, Arena
     return True
 
 cdef int pushitems_form(Slice headers, Slice body) noexcept nogil:
-    # Returns the form of a push or a transaction, PUSH_*. Frames are also known by their first bytes.
-    cdef int type_ = header_media(headers)
-    if type_ == MEDIA_LINES:
-        return PUSH_LINES
-    if type_ == MEDIA_ARROW:
-        return PUSH_ARROW
-    if type_ == MEDIA_FRAMES or frames_magic(body, b"QPB1") or frames_magic(body, b"QTB1"):
-        return PUSH_FRAMES
-    return PUSH_JSON
+    # Returns the form of a push or a transaction, MEDIA_*. Frames are also known by their first bytes. All other forms
+    # but lines and Arrow are read as JSON: clients send JSON under many names.
+    cdef int form = header_media(headers)
+    if form != MEDIA_LINES and form != MEDIA_ARROW and (frames_magic(body, b"QPB1") or frames_magic(body, b"QTB1")):
+        return MEDIA_FRAMES
+    return form
 
 # ---- the query -------------------------------------------------------------------------------------------------------
 
@@ -72,7 +70,7 @@ cdef bint pushitems_options(int form, Slice query, Arena* a, PushOptions* out, A
         return False
     if not pushitems_query_due(query, a, &out.due, e):
         return False
-    if form == PUSH_JSON or form == PUSH_FRAMES:
+    if form != MEDIA_LINES and form != MEDIA_ARROW:
         return True
     found = uri_find(query, b"queue", a, &out.queue)
     if found == QUERY_UNREADABLE or found == QUERY_FOUND and (out.queue.n == 0 or not ident_name_fits(out.queue)):
@@ -80,9 +78,9 @@ cdef bint pushitems_options(int form, Slice query, Arena* a, PushOptions* out, A
     if not pushitems_query_part(query, a, &out.part, e):
         return False
     found = uri_find(query, b"payload", a, &value)
-    if found != QUERY_ABSENT and form == PUSH_LINES and slice_is(value, b"line"):
+    if found != QUERY_ABSENT and form == MEDIA_LINES and slice_is(value, b"line"):
         out.bare = True
-    elif found != QUERY_ABSENT and (form != PUSH_LINES or not slice_is(value, b"item")):
+    elif found != QUERY_ABSENT and (form != MEDIA_LINES or not slice_is(value, b"item")):
         return refuse(e, b"payload must be item or line, and is for application/x-ndjson")
     if out.bare and out.queue.p == NULL:
         return refuse(e, b"payload=line needs a queue in the query")
@@ -128,8 +126,6 @@ cdef bint pushitems_parse(Slice body, Arena* a, UuidGen* g, int max_items, PushR
     cdef bint first = True
     cdef bint seen = False
     cdef Slice key
-    out.n = 0
-    out.items = NULL
     if not json_body_object(&j, body, b"items array is required", e):
         return False
     json_enter(&j, b'{')
@@ -155,41 +151,39 @@ cdef bint pushitems_parse(Slice body, Arena* a, UuidGen* g, int max_items, PushR
 cdef bint pushitems_array(Json* j, Arena* a, UuidGen* g, int max_items, PushReq* out, ApiError* e) noexcept nogil:
     # Reads the array at the cursor.
     cdef bint first = True
-    cdef int room = 0
-    out.n = 0
-    out.items = NULL
     json_enter(j, b'[')
     while json_element(j, &first):
         if out.n >= max_items:
             return refuse_as(e, b"items has more than %d elements", max_items)
-        out.items = pushitems_grow(a, out.items, out.n, &room, j, slice_of(j.begin, j.end - j.begin), max_items)
-        if out.items == NULL:
-            return refuse_memory(e)
+        if not pushitems_grow(out, a, j, slice_of(j.begin, j.end - j.begin), max_items, e):
+            return False
         if not pushitem_read(j, a, g, NULL, &out.items[out.n], &out.items[out.n - 1] if out.n else NULL, b"item", out.n,
                              e):
             return False
         out.n += 1
     return j.error == NULL or json_refuse(e, j)
 
-cdef PushItem* pushitems_grow(Arena* a, PushItem* items, int n, int* room, Json* j, Slice body,
-                              int max_items) noexcept nogil:
+cdef bint pushitems_grow(PushReq* q, Arena* a, Json* j, Slice body, int max_items, ApiError* e) noexcept nogil:
     # Makes room for one more item. From the second growth on it makes room for as many as the body will hold if it goes
     # on as it began.
     cdef PushItem* more
     cdef size_t done
-    if n < room[0]:
-        return items
-    if n < 16:
-        room[0] = 16 if n else 1
+    if q.n < q.room:
+        return True
+    if q.n < 16:
+        q.room = 16 if q.n else 1
     else:
         done = <size_t>(j.p - body.p)
-        room[0] = <int>min(<uint64_t>max_items, <uint64_t>n * body.n // (done if done else 1) * 9 // 8 + 16)
-        if room[0] < 2 * n:
-            room[0] = 2 * n
-    more = <PushItem*>arena_alloc(a, room[0] * sizeof(PushItem))
-    if more != NULL and n:
-        memcpy(more, items, n * sizeof(PushItem))
-    return more
+        q.room = <int>min(<uint64_t>max_items, <uint64_t>q.n * body.n // (done if done else 1) * 9 // 8 + 16)
+        if q.room < 2 * q.n:
+            q.room = 2 * q.n
+    more = <PushItem*>arena_alloc(a, q.room * sizeof(PushItem))
+    if more == NULL:
+        return refuse_memory(e)
+    if q.n:
+        memcpy(more, q.items, q.n * sizeof(PushItem))
+    q.items = more
+    return True
 
 cdef bint pushitem_read(Json* j, Arena* a, UuidGen* g, const PushOptions* options, PushItem* it, const PushItem* before,
                         const char* what, int index, ApiError* e) noexcept nogil:
@@ -271,7 +265,7 @@ cdef bint pushitem_from_raw(const ItemRaw* raw, Arena* a, UuidGen* g, PushItem* 
         return refuse_as(e, b"%s is not supported in an item: %s (%s %d, field %s)", raw.unsupported.name,
                          raw.unsupported.instead, what, index, raw.unsupported.name)
     if raw.wrong or (raw.queue.p == NULL and (options == NULL or options.queue.p == NULL)):
-        return pushitem_refuse_type(raw, what, index, e)
+        return pushitem_refuse_type(raw.wrong if raw.wrong else WRONG_QUEUE, what, index, e)
     if not pushitem_new(a, g, it, raw, empty_payload, options, before, what, index, e):
         return False
     if raw.payload.p == NULL and strict:
@@ -281,19 +275,17 @@ cdef bint pushitem_from_raw(const ItemRaw* raw, Arena* a, UuidGen* g, PushItem* 
         return False
     return (raw.due.p == NULL and raw.delay.p == NULL) or pushitem_due(it, a, raw.due, raw.delay, what, index, e)
 
-cdef bint pushitem_refuse_type(const ItemRaw* raw, const char* what, int index, ApiError* e) noexcept nogil:
-    # Refuses an item because a member that must be a string has another type. Returns False.
-    if raw.wrong & WRONG_PARTITION:
-        return refuse_item(e, b"Partition must be a string", what, index, b"partition")
-    if raw.wrong & WRONG_QUEUE or raw.wrong == 0:
-        return refuse_item(e, b"Queue must be a string", what, index, b"queue")
-    if raw.wrong & WRONG_TXID:
-        return refuse_item(e, b"TransactionId must be a string", what, index, b"transactionId")
-    if raw.wrong & WRONG_TRACE:
-        return refuse_item(e, b"TraceId must be a string", what, index, b"traceId")
-    if raw.wrong & WRONG_TRACEPARENT:
-        return refuse_item(e, b"traceparent must be a string", what, index, b"traceparent")
-    return refuse_item(e, b"tracestate must be a string", what, index, b"tracestate")
+cdef const char* WRONG_TEXTS[6]       # by the bits of ItemRaw.wrong
+cdef const char* WRONG_FIELDS[6]
+WRONG_TEXTS = [b"Partition", b"Queue", b"TransactionId", b"TraceId", b"traceparent", b"tracestate"]
+WRONG_FIELDS = [b"partition", b"queue", b"transactionId", b"traceId", b"traceparent", b"tracestate"]
+
+cdef bint pushitem_refuse_type(int wrong, const char* what, int index, ApiError* e) noexcept nogil:
+    # Refuses an item because a member that must be a string has another type: the lowest bit of wrong. Returns False.
+    cdef int i = 0
+    while not wrong >> i & 1:
+        i += 1
+    return refuse_as(e, b"%s must be a string (%s %d, field %s)", WRONG_TEXTS[i], what, index, WRONG_FIELDS[i])
 
 cdef bint pushitem_new(Arena* a, UuidGen* g, PushItem* it, const ItemRaw* raw, const char* empty_payload,
                        const PushOptions* options, const PushItem* before, const char* what, int index,

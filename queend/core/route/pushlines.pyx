@@ -27,9 +27,6 @@ cdef bint pushlines_parse(Slice body, PushOptions* options, Arena* a, UuidGen* g
     # Parses a body. A bad line refuses the whole request and is named by its number, blank lines counted.
     cdef Lines l
     cdef Json j
-    cdef int room = 0
-    out.n = 0
-    out.items = NULL
     if body.n == 0:
         return refuse(e, b"Empty request body")
     if options.bare:
@@ -39,9 +36,8 @@ cdef bint pushlines_parse(Slice body, PushOptions* options, Arena* a, UuidGen* g
     while pushlines_next(&l, &j):
         if out.n >= max_items:
             return pushlines_too_many(e, max_items, l.line)
-        out.items = pushitems_grow(a, out.items, out.n, &room, &j, body, max_items)
-        if out.items == NULL:
-            return refuse_memory(e)
+        if not pushitems_grow(out, a, &j, body, max_items, e):
+            return False
         if not pushitem_read(&j, a, g, options, &out.items[out.n], &out.items[out.n - 1] if out.n else NULL, b"line",
                              l.line, e):
             return pushlines_refuse(e, &j, l.line) if j.error != NULL else False

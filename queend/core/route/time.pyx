@@ -121,14 +121,6 @@ cdef bint time_has_zone(Slice s) noexcept nogil:
             return True
     return False
 
-cdef bint time_due(Slice text, int64_t* us) noexcept nogil:
-    # Reads a delivery time as text, or as a number of milliseconds.
-    cdef int64_t ms
-    if ident_whole(text, &ms):
-        us[0] = ms * 1000
-        return ms < 1000000000 * <int64_t>1000000
-    return time_parse(text, us) and time_has_zone(text)
-
 cdef bint time_deliver_at(Slice at, Slice delay, bint quoted, Arena* a, int64_t* due, const char** why,
                           const char** field) noexcept nogil:
     # Reads deliverAt or delayMs (p NULL: not given) as a delivery time, 0: at once.
@@ -153,11 +145,17 @@ cdef bint time_deliver_at(Slice at, Slice delay, bint quoted, Arena* a, int64_t*
     if quoted and text.n and text.p[0] == b'"':
         if not text_unescape(at, a, &text, NULL) or ident_whole(text, &us):
             return False
-    # From 10^8 to 10^11: as seconds the number lies in 1973 to 5138, as milliseconds before 1974.
-    if ident_whole(text, &us) and 100000000 <= us < 100000 * <int64_t>1000000:
-        why[0] = DUE_SECONDS_TEXT
+    if ident_whole(text, &us):
+        # from 10^8 to 10^11: as seconds the number lies in 1973 to 5138, as milliseconds before 1974
+        if 100000000 <= us < 100000 * <int64_t>1000000:
+            why[0] = DUE_SECONDS_TEXT
+            return False
+        if us >= 1000000000 * <int64_t>1000000:
+            return False
+        us *= 1000
+    elif not time_parse(text, &us) or not time_has_zone(text):
         return False
-    if not time_due(text, &us) or us - now > DELAY_DAYS * 86400 * <int64_t>1000000:
+    if us - now > DELAY_DAYS * 86400 * <int64_t>1000000:
         return False
     due[0] = us if us > now else 0
     return True

@@ -17,7 +17,7 @@ cdef struct TxRaw:
 cdef bint txbody_read(Slice headers, Slice body, Unzip* z, Arena* a, UuidGen* g, int max_items, TxReq* q,
                       ApiError* e) noexcept nogil:
     # Reads a transaction in either form.
-    if pushitems_form(headers, body) == PUSH_FRAMES:
+    if pushitems_form(headers, body) == MEDIA_FRAMES:
         return txbody_frames(body, z, a, g, max_items, q, e)
     return txbody_parse(body, a, g, max_items, q, e)
 
@@ -47,7 +47,7 @@ cdef bint txbody_frames(Slice body, Unzip* z, Arena* a, UuidGen* g, int max_item
         return refuse(e, b"Invalid binary transaction: unknown flags")
     if not frames_u32(&f, &size) or not frames_slice(&f, size, &head):
         return refuse(e, b"Invalid binary transaction: cut off")
-    if head.n and not txbody_object(head, a, g, max_items, q, NULL, e):
+    if head.n and not txbody_object(head, a, g, max_items, q, False, e):
         return False
     f.max_items = max_items - q.n
     f.single = True
@@ -77,33 +77,29 @@ cdef bint txbody_frames(Slice body, Unzip* z, Arena* a, UuidGen* g, int max_item
 cdef bint txbody_parse(Slice body, Arena* a, UuidGen* g, int max_items, TxReq* q, ApiError* e) noexcept nogil:
     # Reads a body: an object, or the array of the operations alone.
     cdef Json j
-    cdef bint empty = False
-    cdef int room = 0
     memset(q, 0, sizeof(TxReq))
     uuid_make(g, q.id)
     if not json_body(&j, body, e):
         return False
     if json_peek(&j) == b'[':
-        if not txbody_operations(&j, a, g, max_items, &room, q, &empty, e):
+        if not txbody_operations(&j, a, g, max_items, q, e):
             return False
         if not json_end(&j):
             return json_refuse(e, &j)
-    elif not txbody_object(body, a, g, max_items, q, &empty, e):
+    elif not txbody_object(body, a, g, max_items, q, True, e):
         return False
-    if empty:
+    if q.given == 0:
         return refuse(e, b"operations array cannot be empty")
     return True
 
-cdef bint txbody_object(Slice body, Arena* a, UuidGen* g, int max_items, TxReq* q, bint* empty,
+cdef bint txbody_object(Slice body, Arena* a, UuidGen* g, int max_items, TxReq* q, bint whole,
                         ApiError* e) noexcept nogil:
-    # Reads a body. empty: the operations array is empty. NULL: it may be empty, and even be missing.
+    # Reads a body. whole: the operations array must be there.
     cdef Json j
     cdef bint first = True
     cdef bint seen = False
-    cdef bint none = False
     cdef Slice key, value
     cdef int c
-    cdef int room = 0
     if not json_body_object(&j, body, b"operations array required", e):
         return False
     json_enter(&j, b'{')
@@ -113,7 +109,7 @@ cdef bint txbody_object(Slice body, Arena* a, UuidGen* g, int max_items, TxReq* 
             if seen:
                 return refuse(e, b"operations is given twice")
             seen = True
-            if not txbody_operations(&j, a, g, max_items, &room, q, &none, e):
+            if not txbody_operations(&j, a, g, max_items, q, e):
                 return False
             continue
         if member_is(key, b"requiredLeases") and c == b'[':
@@ -135,11 +131,7 @@ cdef bint txbody_object(Slice body, Arena* a, UuidGen* g, int max_items, TxReq* 
             return False
     if j.error != NULL or not json_end(&j):
         return json_refuse(e, &j)
-    if empty != NULL:
-        if not seen:
-            return refuse(e, b"operations array required")
-        empty[0] = none
-    return True
+    return seen or not whole or refuse(e, b"operations array required")
 
 cdef bint txbody_blank(Slice value) noexcept nogil:
     # Returns True for null, or an array or object with nothing in it.
@@ -180,24 +172,20 @@ cdef bint txbody_leases(Json* j, Arena* a, int max_items, TxReq* q, ApiError* e)
         q.n_required += 1
     return j.error == NULL or json_refuse(e, j)
 
-cdef bint txbody_operations(Json* j, Arena* a, UuidGen* g, int max_items, int* room, TxReq* q, bint* empty,
-                            ApiError* e) noexcept nogil:
+cdef bint txbody_operations(Json* j, Arena* a, UuidGen* g, int max_items, TxReq* q, ApiError* e) noexcept nogil:
     cdef bint first = True
-    cdef int index = 0
-    empty[0] = True
     json_enter(j, b'[')
     while json_element(j, &first):
-        empty[0] = False
         if json_peek(j) != b'{':
             if not json_skip(j, NULL):
                 break
-            return refuse_as(e, b"Each operation must be an object (operation %d)", index)
-        if not txbody_operation(j, a, g, max_items, room, q, index, e):
+            return refuse_as(e, b"Each operation must be an object (operation %d)", q.given)
+        if not txbody_operation(j, a, g, max_items, q, q.given, e):
             return False
-        index += 1
+        q.given += 1
     return j.error == NULL or json_refuse(e, j)
 
-cdef bint txbody_operation(Json* j, Arena* a, UuidGen* g, int max_items, int* room, TxReq* q, int index,
+cdef bint txbody_operation(Json* j, Arena* a, UuidGen* g, int max_items, TxReq* q, int index,
                            ApiError* e) noexcept nogil:
     cdef TxRaw raw
     cdef TxOp* op
@@ -211,11 +199,11 @@ cdef bint txbody_operation(Json* j, Arena* a, UuidGen* g, int max_items, int* ro
         if raw.items_bad:
             return refuse_item(e, b"items must be an array", b"operation", index, b"items")
         if raw.items != NULL:
-            return txbody_push_items(slice_of(raw.items, j.p - raw.items), a, g, max_items, room, q, index, e)
+            return txbody_push_items(slice_of(raw.items, j.p - raw.items), a, g, max_items, q, index, e)
         if raw.item.payload.p == NULL:
             raw.item.payload = raw.data
-        return txbody_push(a, g, room, q, &raw.item, index, e)
-    op = txbody_add(q, a, room, e)
+        return txbody_push(a, g, q, &raw.item, index, e)
+    op = txbody_add(q, a, e)
     if op == NULL:
         return False
     op.type_json = raw.kind if raw.kind.p != NULL else slice_lit(b"null")
@@ -263,8 +251,7 @@ cdef bint txbody_member(ItemRaw* raw, Slice key, int c, Slice value) noexcept no
         return True
     return c == b'n' or pushitem_raw_member(raw, key, c, value)
 
-cdef bint txbody_push(Arena* a, UuidGen* g, int* room, TxReq* q, const ItemRaw* raw, int index,
-                      ApiError* e) noexcept nogil:
+cdef bint txbody_push(Arena* a, UuidGen* g, TxReq* q, const ItemRaw* raw, int index, ApiError* e) noexcept nogil:
     # Adds a push of one item, flat or of a list.
     cdef PushItem* it = <PushItem*>arena_alloc(a, sizeof(PushItem))
     cdef TxOp* op
@@ -272,14 +259,14 @@ cdef bint txbody_push(Arena* a, UuidGen* g, int* room, TxReq* q, const ItemRaw* 
         return refuse_memory(e)
     if not pushitem_from_raw(raw, a, g, it, b"{}", NULL, NULL, b"operation", index, e):
         return False
-    op = txbody_add(q, a, room, e)
+    op = txbody_add(q, a, e)
     if op == NULL:
         return False
     op.kind = TX_PUSH
     op.push = it
     return True
 
-cdef bint txbody_push_items(Slice items, Arena* a, UuidGen* g, int max_items, int* room, TxReq* q, int index,
+cdef bint txbody_push_items(Slice items, Arena* a, UuidGen* g, int max_items, TxReq* q, int index,
                             ApiError* e) noexcept nogil:
     cdef Json j
     cdef ItemRaw raw
@@ -303,13 +290,13 @@ cdef bint txbody_push_items(Slice items, Arena* a, UuidGen* g, int max_items, in
             json_skip(&j, &value)
             if not txbody_member(&raw, key, c, value) and pushitem_raw_typo(&raw, key, c, b"operation", index, a, e):
                 return False
-        if not txbody_push(a, g, room, q, &raw, index, e):
+        if not txbody_push(a, g, q, &raw, index, e):
             return False
     return True
 
-cdef TxOp* txbody_add(TxReq* q, Arena* a, int* room, ApiError* e) noexcept nogil:
+cdef TxOp* txbody_add(TxReq* q, Arena* a, ApiError* e) noexcept nogil:
     # Adds an operation, zeroed. Returns NULL if it was refused.
-    q.ops = <TxOp*>arena_grow(a, q.ops, q.n, sizeof(TxOp), 8, room)
+    q.ops = <TxOp*>arena_grow(a, q.ops, q.n, sizeof(TxOp), 8, &q.room)
     if q.ops == NULL:
         refuse_memory(e)
         return NULL
@@ -319,6 +306,10 @@ cdef TxOp* txbody_add(TxReq* q, Arena* a, int* room, ApiError* e) noexcept nogil
 
 # ---- the answer ------------------------------------------------------------------------------------------------------
 # A result for each operation in the order of the request, or why all of it was refused.
+
+cdef const char* TX_FAULT_CODES[TX_FAULT_LATE + 1]      # for programs, by TxFault: words of the second SDK generation
+TX_FAULT_CODES = [b"bad_request", b"bad_request", b"bad_request", b"rejected_ack", b"rejected_ack", b"duplicate",
+                  b"duplicate_of_deleted", b"queue_full", b"rejected_ack"]
 
 cdef void txbody_reply(Buf* b, TxReq* q, int fault) noexcept nogil:
     # Writes the answer. fault: TX_DONE, TX_LEASE or the index of the operation that failed. A failed transaction lists
@@ -340,12 +331,12 @@ cdef void txbody_reply(Buf* b, TxReq* q, int fault) noexcept nogil:
             member_int(b, b",\"duplicate\":0,\"acked\":", q.n - pushed)
         buf_byte(b, b'}')
         return
-    buf_text(b, b",\"success\":false,\"reason\":")
+    buf_text(b, b",\"success\":false,\"reason\":\"")
     if fault == TX_LEASE:
-        buf_text(b, b"\"rejected_ack\",\"error\":\"Invalid or expired lease\",\"results\":[]}")
+        buf_text(b, b"rejected_ack\",\"error\":\"Invalid or expired lease\",\"results\":[]}")
         return
-    txbody_fault_code(b, q.ops[fault].fault)
-    member_int(b, b",\"failedIndex\":", fault)
+    buf_text(b, TX_FAULT_CODES[q.ops[fault].fault])
+    member_int(b, b"\",\"failedIndex\":", fault)
     buf_text(b, b",\"error\":")
     txbody_fault_text(b, &q.ops[fault])
     buf_text(b, b",\"results\":[")
@@ -401,16 +392,3 @@ cdef void txbody_fault_text(Buf* b, TxOp* op) noexcept nogil:
         buf_text(b, b"\"duplicate key: the message with this transactionId in the partition was deleted\"")
     else:
         buf_text(b, b"\"duplicate key: a message with this transactionId is already stored in the partition\"")
-
-cdef void txbody_fault_code(Buf* b, int fault) noexcept nogil:
-    # Writes the reason for programs, in the words of the second SDK generation.
-    if fault == TX_FAULT_DUPLICATE:
-        buf_text(b, b"\"duplicate\"")
-    elif fault == TX_FAULT_OF_DELETED:
-        buf_text(b, b"\"duplicate_of_deleted\"")
-    elif fault == TX_FAULT_LEASE or fault == TX_FAULT_NOT_FOUND or fault == TX_FAULT_LATE:
-        buf_text(b, b"\"rejected_ack\"")
-    elif fault == TX_FAULT_FULL:
-        buf_text(b, b"\"queue_full\"")
-    else:
-        buf_text(b, b"\"bad_request\"")

@@ -40,6 +40,9 @@ cdef const char* CYCLE_ACK_NAMES = (b"\x0d" b"transactionId" b"\x07" b"leaseId" 
 cdef const char* EVENT_NAMES = (b"\x0b" b"specversion" b"\x02" b"id" b"\x06" b"source" b"\x04" b"type"
                                 b"\x07" b"subject" b"\x04" b"time" b"\x0f" b"datacontenttype" b"\x0a" b"dataschema"
                                 b"\x0c" b"partitionkey" b"\x0b" b"traceparent" b"\x0a" b"tracestate")
+cdef const char* HEADER_NAMES = (b"\x0a" b"cloudEvent" b"\x0c" b"dataEncoding" b"\x0b" b"traceparent"
+                                 b"\x0a" b"tracestate" b"\x13" b"originTransactionId" b"\x0b" b"originQueue"
+                                 b"\x0f" b"originPartition" b"\x0c" b"originOffset")
 
 # Members of an item that this daemon does not support, and what replaces each. QUEEND_STRICT refuses an item that has
 # one: its sender means something by it, and the message would lack that.
@@ -121,6 +124,24 @@ cdef bint typo_near(Slice a, Slice b) noexcept nogil:
     return (i + 1 < a.n and a.p[i] == b.p[i + 1] and a.p[i + 1] == b.p[i]
             and memcmp(a.p + i + 2, b.p + i + 2, a.n - i - 2) == 0)
 
+cdef int typo_place(Slice name, const char* names) noexcept nogil:
+    # Returns the place of a known name among the names, -1 for another one.
+    cdef int place = 0
+    while names[0]:
+        if <size_t>names[0] == name.n and memcmp(names + 1, name.p, name.n) == 0:
+            return place
+        names += names[0] + 1
+        place += 1
+    return -1
+
+cdef bint typo_take(Slice key, const char* names, Slice value, Slice* values) noexcept nogil:
+    # Keeps the value of a known key, which has its quotes. values: one for each name, in their order. Returns False if
+    # the key is unknown.
+    cdef int place = typo_place(slice_of(key.p + 1, key.n - 2), names)
+    if place >= 0:
+        values[place] = value
+    return place >= 0
+
 cdef enum NameIs:
     NAME_KNOWN = 0
     NAME_NEAR = 1             # to a known name
@@ -131,12 +152,8 @@ cdef int typo_judge(Slice name, const char* names, Slice* meant) noexcept nogil:
     cdef const char* at = names
     cdef size_t n
     meant[0] = slice_of(NULL, 0)
-    while at[0]:
-        n = <size_t>at[0]
-        if n == name.n and memcmp(at + 1, name.p, n) == 0:
-            return NAME_KNOWN
-        at += n + 1
-    at = names
+    if typo_place(name, names) >= 0:
+        return NAME_KNOWN
     while at[0]:
         n = <size_t>at[0]
         if typo_near(name, slice_of(at + 1, n)):
@@ -156,26 +173,19 @@ cdef bint typo_found(Slice name, const char* names, bint picky, Slice* meant) no
 cdef bint typo_refuse(ApiError* e, Slice name, Slice meant, const char* what, int index) noexcept nogil:
     # Refuses a name. what: where it stands, NULL: in the query. index: place in a list, else -1.
     cdef char[64] where
-    cdef const char* kind = b"key"
-    cdef const char* so = b""
-    cdef const char* one = b""
     cdef size_t i
     for i in range(name.n):
         if <unsigned char>name.p[i] <= b' ' or <unsigned char>name.p[i] > b'~':
             name = slice_lit(b"a name")
             break
     where[0] = 0
-    if what == NULL:
-        kind = b"parameter"
-    if meant.p != NULL:
-        so = b"; "
-        one = b" is one"
-    else:
-        meant = slice_of(one, 0)
     if what != NULL and index >= 0:
         snprintf(where, sizeof(where), b" (%s %d)", what, index)
-    return refuse_as(e, b"%.*s is no %s%s%.*s%s%s", <int>min(name.n, <size_t>64), name.p, kind, so, <int>meant.n,
-                     meant.p, one, where)
+    if meant.p == NULL:
+        meant = slice_lit(b"")
+    return refuse_as(e, b"%.*s is no %s%s%.*s%s%s", <int>min(name.n, <size_t>64), name.p,
+                     b"parameter" if what == NULL else b"key", b"; " if meant.n else b"", <int>meant.n, meant.p,
+                     b" is one" if meant.n else b"", where)
 
 cdef bint typo_key(Slice key, const char* names, const char* what, int index, Arena* a, ApiError* e) noexcept nogil:
     # Judges a key, with its quotes, that no reader took. Returns True if it was refused.

@@ -43,9 +43,6 @@ cdef int seal_ring_load(str text) except -1:
         sealring.n += 1
     return 0
 
-cdef inline Slice seal_ring_id(int i) noexcept nogil:
-    return slice_lit(sealring.keys[i].id)
-
 cdef inline int seal_ring_find(Slice id) noexcept nogil:
     # Returns the place of the key with this id, -1 if it is unknown.
     cdef int i

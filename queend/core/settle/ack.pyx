@@ -73,7 +73,7 @@ cdef void ack_resolve(Engine* e, Job* job) noexcept nogil:
             lacks = it
     uv_rwlock_rdunlock(&catalog.lock)
     if lacks != NULL:
-        gate_refuse_pop(job_end(&j.job), lacks.partition.queue.name, j.req.group)
+        gate_refuse(job_end(&j.job), b"pop", lacks.partition.queue.name, j.req.group)
         return
     if ask:
         job_resolve(&j.job, "The partitions could not be looked up; try again")

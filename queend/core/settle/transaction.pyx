@@ -96,7 +96,7 @@ cdef void tx_resolve(Engine* e, Job* job) noexcept nogil:
                 lacks = op.ack
     uv_rwlock_rdunlock(&catalog.lock)
     if lacks != NULL:
-        gate_refuse_pop(job_end(&j.job), lacks.partition.queue.name, lacks.group_name)
+        gate_refuse(job_end(&j.job), b"pop", lacks.partition.queue.name, lacks.group_name)
         return
     if missing and not j.cleared:
         i = tx_repeat(j)

@@ -15,9 +15,9 @@ cdef enum:
     OUT_KEEP = 65536          # largest kept buffer, bytes
 
 cdef struct Request:
-    # in its connection's order; in the worker's free list; in the worker's list of requests without a client
-    Request* next
-    Request* before           # previous one in the list of requests without a client
+    # in its connection's order, or in the worker's list of requests without a client
+    Request* before
+    Request* next             # also in the worker's free list
     Conn* conn
     Worker* worker
     Arena arena
@@ -124,6 +124,13 @@ cdef struct LocalAddress:     # the same clients in one worker (net/budget)
     LocalAddress* room_prev   # in the worker's list of addresses with such connections
     LocalAddress* room_next
 
+cdef enum:
+    INPUT_SIZE = 256 << 10    # bytes read at once
+    INPUT_LARGE = 32 << 10    # from this body size on, copying is avoided
+    INPUT_HEAD = 2048         # bytes read at once before such a body
+    INPUT_LITTLE = 8192       # bytes read at once in a turn that has read TURN_CROWDED
+    TICK_MS = 500             # interval between looks at timeouts
+
 cdef enum TlsPhase:
     TLS_SHAKING = 0           # the handshake is not complete
     TLS_OPEN = 1
@@ -138,6 +145,8 @@ cdef enum:
     TLS_SUBJECT = 255         # most bytes of a subject
     TLS_SILENT_MOST = 32      # most records up to the next one with data: each new key costs some 10 us
     TLS_NOT_THERE = -1        # X509_get_ext_d2i: the certificate has no such extension
+    TLS_ROUND = 8 * TLS_RECORD        # plain bytes that are encrypted at once
+    TLS_OUTPUT = TLS_ROUND + 32768    # room for their records, one more, and what the session sends by itself
 
 cdef struct TlsSpans:         # plain bytes that are not encrypted yet
     const uv_buf_t* at
@@ -164,12 +173,12 @@ cdef struct Tls:              # a connection's session (net/tls)
     Slice subject             # whom the client's certificate names; owned
 
 cdef struct TlsRoom:          # of a worker (net/tls)
-    char* input               # encrypted bytes of the last read
+    char[INPUT_SIZE] input    # encrypted bytes of the last read
     const char* at            # those of them that are not decrypted yet
     size_t left
-    char* output              # encrypted bytes that are not sent yet
+    char[TLS_OUTPUT] output   # encrypted bytes that are not sent yet
     size_t used
-    char* joined              # short answers that become one record
+    char[TLS_RECORD] joined   # short answers that become one record
 
 cdef struct Conn:
     uv_tcp_t tcp              # must stay first: a handle is its connection
@@ -207,7 +216,7 @@ cdef struct Conn:
     uint8_t dirty             # stands in the worker's list of connections to look at
     uint8_t paused            # reading stopped: too many requests or answers in hand, or the input has ended
     uint8_t in_pieces         # paused because too many requests come in pieces (net/worker); its time goes on
-    uint8_t half              # the client ended its side: it left, or waits for its answers (net/hangup)
+    uint8_t half              # the client ended its side: it left, or waits for its answers (net/connection)
     uint8_t read_out          # all input before that end was read
     uint8_t owes_continue     # `100 Continue` is due after all earlier answers
     uint8_t admitted          # the token of the next request was just verified
@@ -229,15 +238,6 @@ cdef struct ConnList:
     Conn* first
     Conn* last
     int n
-
-# ---- reading, and turns ----------------------------------------------------------------------------------------------
-
-cdef enum:
-    INPUT_SIZE = 256 << 10    # bytes read at once
-    INPUT_LARGE = 32 << 10    # from this body size on, copying is avoided
-    INPUT_HEAD = 2048         # bytes read at once before such a body
-    INPUT_LITTLE = 8192       # bytes read at once in a turn that has read TURN_CROWDED
-    TICK_MS = 500             # interval between looks at timeouts
 
 cdef struct Waits:            # net/worker
     Conn* first

@@ -174,7 +174,7 @@ cdef struct Feed:
     Request* r                # the long-lived request that the feed answers
     Request* pop              # the feed's internal pop, not answered yet
     Request* answer           # the answer of that pop, to be written
-    Request* check            # internal request that verifies the token again (feed/feedgrant), not answered yet
+    Request* check            # internal request that verifies the token again (feed/feed), not answered yet
     int64_t check_since       # monotonic, when the first such request was made; 0: the grant is valid
     PopReq req                # parameters of each pop
     FeedReq ask

@@ -120,16 +120,11 @@ cdef inline int req_item_count(PushItem* it) noexcept nogil:
 
 cdef struct PushReq:
     int n
+    int room                  # items for which there is memory
     bint counts               # the answer holds counts instead of items
     bint replayed             # the same request stored some of it before
     size_t unpacked           # bytes of memory beside the body
     PushItem* items
-
-cdef enum PushForm:
-    PUSH_JSON = 0             # also for every unknown content type: clients send JSON under many names
-    PUSH_LINES                # application/x-ndjson
-    PUSH_ARROW                # application/vnd.apache.arrow.stream
-    PUSH_FRAMES               # application/x-queen-push
 
 cdef struct PushOptions:
     Slice queue               # for items that name no queue; p NULL: not given
@@ -314,6 +309,8 @@ cdef struct TxOp:
 
 cdef struct TxReq:
     int n
+    int room                  # operations for which there is memory
+    int given                 # elements of the operations array
     TxOp* ops
     int n_required
     unsigned char* required

@@ -26,8 +26,8 @@ ctypedef bint (*BodyRead)(Request* r, void* job, Tools* t) noexcept nogil
 ctypedef void (*BodyTaken)(Worker* w, Request* r, void* job, bint good, ApiError* e) noexcept nogil
 
 cdef struct Offload:          # in the request's arena
-    uv_work_t work
     Offload* next
+    uv_work_t work
     Request* r
     void* job
     BodyRead read
@@ -123,6 +123,7 @@ cdef struct Worker:
     ConnList[CONN_STATES] conns
     Conn* dirty               # connections to look at when this turn ends
     Conn* unread              # connections that are not read
+    Conn* unread_last
     Waits waits               # connections that wait for their turn
     Waits waits_more          # connections with more large input
     Waits waits_pieces        # connections whose request comes in pieces
@@ -137,8 +138,10 @@ cdef struct Worker:
     Offload* beside           # large bodies read off the loop; the first one is being read
     Offload* beside_last
     RequestPool requests
-    BridgeCall* without_room  # the newest of its requests for the control plane that wait for the next tick
+    BridgeCall* without_room  # its requests for the control plane that wait for the next tick
+    BridgeCall* without_room_last
     Request* clientless       # unfinished requests whose client left, or that never had one
+    Request* clientless_last
     int64_t held_share        # its share of max_queued_bytes
     int64_t held_most         # most bytes that its unanswered requests may have, as of now
     int64_t held_gone         # part of counters.held whose clients have left
