@@ -29,10 +29,10 @@ cdef void claim_found(Claim** claims, int n, int* at, int partition, int64_t gro
             c.job.n_made += 1
             return
 
-cdef void claim_made(Claim* c, bint gone, PGresult* res, int64_t now, PopJob** wake) noexcept nogil:
+cdef void claim_made(Claim* c, bint client_gone, PGresult* res, int64_t now, PopJob** wake) noexcept nogil:
     # Books a claim that was made, and remembers its lease. Requires book.lock.
-    # gone: the client left meanwhile. res: the answer with its records, if they come from the log.
-    cursor_claimed(c, gone, now)
+    # client_gone: the client left meanwhile. res: the answer with its records, if they come from the log.
+    cursor_claimed(c, client_gone, now)
     if not c.job.req.auto_ack:
         unacked_claim(c, res)
     if c.cursor.state == CURSOR_READY:

@@ -22,11 +22,11 @@ cdef void popcall_gather(PopCall* call, JobList* list) noexcept nogil:
     # Adds pops that wait for a statement, and their candidates, to the call.
     cdef Engine* e = call.base.engine
     cdef PopJob* j
-    cdef bint alone = False
+    cdef bint isolated = False
     cdef int crowded = 0
     cdef int i
     call.claims = <Claim**>arena_alloc(&call.base.arena, CALL_ROOM * sizeof(Claim*))
-    while (call.claims != NULL and list.first != NULL and not alone
+    while (call.claims != NULL and list.first != NULL and not isolated
             and call.base.jobs.n < e.pops.linger.max_jobs and call.n_claims < CALL_CURSORS):
         j = <PopJob*>list.first
         if popcall_crowded(e, j):
@@ -37,7 +37,7 @@ cdef void popcall_gather(PopCall* call, JobList* list) noexcept nogil:
             continue
         if j.job.isolated and call.base.jobs.n or not popcall_room(call, j):
             break
-        alone = j.job.isolated
+        isolated = j.job.isolated
         joblist_take(list)
         if j.client_gone:
             claim_drop(e, j, False)
@@ -59,7 +59,7 @@ cdef void popcall_encode(PopCall* call, PopArgs* a) noexcept nogil:
     cdef Cursor* c
     cdef Queue* q
     cdef bint old = False
-    cdef bint paced = False
+    cdef bint rate_limited = False
     cdef int i
     cdef int req = 0
     while job != NULL:
@@ -71,7 +71,7 @@ cdef void popcall_encode(PopCall* call, PopArgs* a) noexcept nogil:
             pgarray_int4(&a.req, req)
             pgarray_int4(&a.part, c.partition.id)
             pgarray_int4(&a.group, c.group.id)
-            pgarray_bool(&a.fresh, atomic_get8(&c.may_be_missing) != 0)
+            pgarray_bool(&a.may_be_missing, atomic_get8(&c.may_be_missing) != 0)
         pgarray_int4(&a.budget, j.allowed)
         pgarray_int4(&a.parts, j.req.partitions)
         pgarray_bool(&a.auto_ack, j.req.auto_ack)
@@ -80,14 +80,14 @@ cdef void popcall_encode(PopCall* call, PopArgs* a) noexcept nogil:
         pgarray_int8(&a.delay_us, q.delay_us)
         pgarray_int8(&a.window_us, q.window_us)
         old |= q.ttl_us != 0
-        paced |= q.rate_us != 0
+        rate_limited |= q.rate_us != 0
         pgarray_int8(&a.ttl_us, q.ttl_us)
         pgarray_int8(&a.rate_us, q.rate_us)
         pgarray_int4(&a.burst, q.rate_burst)
         job = job.next
     if not old:
         arg_null(&a.ttl_us)
-    if not paced:
+    if not rate_limited:
         arg_null(&a.rate_us)
         arg_null(&a.burst)
 
@@ -288,7 +288,7 @@ cdef void popcall_error(PopCall* call, PGresult* res) noexcept nogil:
         log_line(b"error", b"pop_refused", pg_error(res))
     popcall_again(call, 0 if again else 500 if v.error_class == ERROR_DATA else 503, v, False)
 
-cdef void popcall_again(PopCall* call, int status, const Verdict* said, bint lost) noexcept nogil:
+cdef void popcall_again(PopCall* call, int status, const Verdict* verdict, bint lost) noexcept nogil:
     # Ends a call that did not happen, or whose outcome is lost: leases that it may have taken are given back. The pops
     # try again, or are refused with `status`. said: the server's verdict, NULL if it gave none.
     cdef char[VERDICT_TEXT] text
@@ -296,8 +296,8 @@ cdef void popcall_again(PopCall* call, int status, const Verdict* said, bint los
     cdef Engine* e = call.base.engine
     cdef PopJob* j
     cdef int64_t now = clock_mono_us()
-    if said != NULL:
-        why = sqlstate_text(text, b"Nothing can be delivered", said)
+    if verdict != NULL:
+        why = sqlstate_text(text, b"Nothing can be delivered", verdict)
     while call.base.jobs.first != NULL:
         j = <PopJob*>joblist_take(&call.base.jobs)
         claim_drop(e, j, lost)

@@ -206,12 +206,12 @@ cdef bint popend_leased(PopJob* j) noexcept nogil:
 cdef void popend_fail_unknown(PopJob* j) noexcept nogil:
     cdef char[VERDICT_TEXT] text
     cdef const char* why = b"What this group has to consume is not known yet; try again"
-    cdef const Verdict* said
+    cdef const Verdict* verdict
     uv_mutex_lock(&book.lock)
-    said = book.scan_error
+    verdict = book.scan_error
     uv_mutex_unlock(&book.lock)
-    if said != NULL:
-        why = sqlstate_text(text, b"What this group has to consume is not known yet", said)
+    if verdict != NULL:
+        why = sqlstate_text(text, b"What this group has to consume is not known yet", verdict)
     job_refuse(&j.job, 503, why)
 
 cdef void popend_refuse(Job* job, int status, const char* text) noexcept nogil:

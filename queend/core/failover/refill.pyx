@@ -192,18 +192,18 @@ cdef void refill_chunk(SpoolStep* t) noexcept nogil:
 cdef void refill_unseal(Request* r, PushItem* it, Extras* x) noexcept nogil:
     # Decrypts an item whose queue stores plain payloads. It was encrypted because the queue's state was unknown then.
     # If this is outdated, the item is encrypted again before its batch leaves.
-    cdef Slice plain = it.payload
+    cdef Slice opened = it.payload
     cdef Queue* q
     cdef bint stays
     uv_rwlock_rdlock(&catalog.lock)
     q = catalog_queue(it.queue)
     stays = q == NULL or q.sealed
     uv_rwlock_rdunlock(&catalog.lock)
-    if stays or seal_reveal(&r.worker.seal, it.queue, x.seal, &plain) != SEAL_OPENED:
+    if stays or seal_reveal(&r.worker.seal, it.queue, x.seal, &opened) != SEAL_OPENED:
         return
-    plain = arena_copy(&r.arena, plain)
-    if plain.p != NULL:
-        it.payload = plain
+    opened = arena_copy(&r.arena, opened)
+    if opened.p != NULL:
+        it.payload = opened
         x.seal = slice_of(NULL, 0)
 
 cdef void refill_bad(Slice bytes, const char* why) noexcept nogil:

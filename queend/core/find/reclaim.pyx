@@ -83,29 +83,29 @@ cdef void reclaim_turn(Worker* w) noexcept nogil:
             return
     uv_async_send(&w.inbox.wake)      # the rest with the next turn, which comes at once
 
-cdef bint reclaim_slice(Retired* grave) noexcept nogil:
+cdef bint reclaim_slice(Retired* retired) noexcept nogil:
     # Frees one slice of the retired objects. Returns False if nothing is left.
-    cdef Queue* q = grave.queues
-    cdef Group* g = grave.groups
+    cdef Queue* q = retired.queues
+    cdef Group* g = retired.groups
     if g != NULL:
         if reclaim_group(g):
-            grave.groups = g.next
+            retired.groups = g.next
             table_free(&g.cursors)
             free(<void*>g.name.p)
             free(g)
             atomic_add64(&catalog.n_groups, -1)
-    elif grave.partitions != NULL:
-        reclaim_partitions(&grave.partitions)
+    elif retired.partitions != NULL:
+        reclaim_partitions(&retired.partitions)
     elif q != NULL and (q.group_list != NULL or q.all_partitions != NULL):
-        grave.groups = q.group_list       # their cursors go before the partitions that they lead to
-        grave.partitions = q.all_partitions
+        retired.groups = q.group_list       # their cursors go before the partitions that they lead to
+        retired.partitions = q.all_partitions
         q.group_list = NULL
         q.all_partitions = NULL
     elif q != NULL:
-        grave.queues = q.next
+        retired.queues = q.next
         catalog_free_queue(q)
         atomic_add64(&catalog.n_queues, -1)
-    return not retire_is_empty(grave)
+    return not retire_is_empty(retired)
 
 cdef bint reclaim_group(Group* g) noexcept nogil:
     # Frees some cursors of a group. Returns True if all are freed; the group has left all lists.
@@ -153,9 +153,9 @@ cdef void reclaim_partitions(Partition** list) noexcept nogil:
     uv_mutex_unlock(&book.lock)
     list[0] = p
 
-cdef void reclaim_all(Retired* grave) noexcept nogil:
+cdef void reclaim_all(Retired* retired) noexcept nogil:
     # Frees all of the retired objects at once. Requires that no worker runs.
-    while reclaim_slice(grave):
+    while reclaim_slice(retired):
         pass
 
 cdef void reclaim_close() noexcept nogil:

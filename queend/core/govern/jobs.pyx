@@ -46,14 +46,14 @@ cdef inline bint job_crowded(Job* j) noexcept nogil:
     return (budget_over_share(n + 1, most, atomic_get64(&c.address.client.long_polls) + 1 if c != NULL else 0)
             or n >= (most + 7) // 8 and c != NULL and c.owed > 1)
 
-cdef void job_set_polls(Job* j, int stands) noexcept nogil:
+cdef void job_set_polls(Job* j, int polls) noexcept nogil:
     # Sets as how many long polls the job counts.
     cdef Conn* c = j.r.conn
-    atomic_add64(&jobs_long_polls, stands - j.long_polls)
+    atomic_add64(&jobs_long_polls, polls - j.long_polls)
     if c != NULL:
-        atomic_add64(&c.address.client.long_polls, stands - j.long_polls)
-        c.long_polls += stands - j.long_polls
-    j.long_polls = stands
+        atomic_add64(&c.address.client.long_polls, polls - j.long_polls)
+        c.long_polls += polls - j.long_polls
+    j.long_polls = polls
 
 cdef bint job_may_retry(Job* j, int blame, int64_t now) noexcept nogil:
     # Returns True if a job is tried once more after an error that was not its own.

@@ -4,16 +4,16 @@
 cdef inline bint member_next(Json* j, bint* first, Arena* a, Slice* key) noexcept nogil:
     # Reads like json_member, with the key as if it had been written without escapes.
     cdef char* text
-    cdef Slice plain
+    cdef Slice unescaped
     if not json_member(j, first, key):
         return False
-    if j.escaped and text_unescape(key[0], a, &plain, NULL):
-        text = <char*>arena_alloc(a, plain.n + 2)
+    if j.escaped and text_unescape(key[0], a, &unescaped, NULL):
+        text = <char*>arena_alloc(a, unescaped.n + 2)
         if text != NULL:
             text[0] = b'"'
-            memcpy(text + 1, plain.p, plain.n)
-            text[plain.n + 1] = b'"'
-            key[0] = slice_of(text, plain.n + 2)
+            memcpy(text + 1, unescaped.p, unescaped.n)
+            text[unescaped.n + 1] = b'"'
+            key[0] = slice_of(text, unescaped.n + 2)
     return True
 
 cdef inline bint member_is(Slice key_raw, const char* name) noexcept nogil:

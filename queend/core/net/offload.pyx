@@ -37,9 +37,9 @@ cdef bint offload_add(Worker* w, Request* r, void* job, BodyRead read, BodyTaken
     x.read = read
     x.taken = taken
     x.work.data = x
-    if w.beside == NULL and not offload_begin(w, x):
+    if w.offloads == NULL and not offload_begin(w, x):
         return False
-    link_append(<void**>&w.beside, x)
+    link_append(<void**>&w.offloads, x)
     if r.conn != NULL:
         r.conn.last_is_away = True
         budget_pass_on(r.conn, r, r.arriving + r.conn.arriving)
@@ -82,7 +82,7 @@ cdef void offload_done(uv_work_t* work, int status) noexcept nogil:
 
 cdef inline void offload_shift(Worker* w, Offload* following) noexcept nogil:
     # Removes the first entry of the list, whose body has been read.
-    w.beside = following
+    w.offloads = following
     if following == NULL:
         w.beside_last = NULL
 

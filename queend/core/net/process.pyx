@@ -5,7 +5,7 @@ cdef void process_drained(Process* p) noexcept nogil:
     # Counts a worker that is drained, and wakes process_stop.
     uv_mutex_lock(&p.lock)
     p.drained += 1
-    uv_cond_broadcast(&p.told)
+    uv_cond_broadcast(&p.cond)
     uv_mutex_unlock(&p.lock)
 
 # ---- acceptor --------------------------------------------------------------------------------------------------------
@@ -102,7 +102,7 @@ cdef bint process_start(Process* p, char* reason, size_t size) noexcept nogil:
     cdef sigset_t all_signals, before
     memory_keep()
     uv_mutex_init(&p.lock)
-    uv_cond_init(&p.told)
+    uv_cond_init(&p.cond)
     p.drained = 0
     p.stopping = False
     p.n = s.workers
@@ -193,7 +193,7 @@ cdef bint process_stop(Process* p, int grace_ms) noexcept nogil:
         left = until - clock_mono_us()
         if left <= 0:
             break
-        uv_cond_timedwait(&p.told, &p.lock, <uint64_t>left * 1000)
+        uv_cond_timedwait(&p.cond, &p.lock, <uint64_t>left * 1000)
     uv_mutex_unlock(&p.lock)
     watchdog_stop(p)          # workers end from here on
     for i in range(p.n):
@@ -240,5 +240,5 @@ cdef void process_free(Process* p) noexcept nogil:
     free(p.workers)
     p.workers = NULL
     p.n = 0
-    uv_cond_destroy(&p.told)
+    uv_cond_destroy(&p.cond)
     uv_mutex_destroy(&p.lock)

@@ -41,7 +41,7 @@ cdef void thread_close_inbox(Inbox* box) noexcept nogil:
 cdef bint thread_start(Routine* x, uv_thread_cb run, void* arg) noexcept nogil:
     # Starts the thread. Returns False if it could not start; all is freed then.
     uv_mutex_init(&x.lock)
-    uv_cond_init(&x.told)
+    uv_cond_init(&x.cond)
     x.ends = False
     x.running = uv_thread_create(&x.thread, run, arg) == 0
     if not x.running:
@@ -54,7 +54,7 @@ cdef bint thread_stop(Routine* x) noexcept nogil:
         return False
     uv_mutex_lock(&x.lock)
     x.ends = True
-    uv_cond_broadcast(&x.told)
+    uv_cond_broadcast(&x.cond)
     uv_mutex_unlock(&x.lock)
     uv_thread_join(&x.thread)
     x.running = False
@@ -62,11 +62,11 @@ cdef bint thread_stop(Routine* x) noexcept nogil:
     return True
 
 cdef void thread_free(Routine* x) noexcept nogil:
-    uv_cond_destroy(&x.told)
+    uv_cond_destroy(&x.cond)
     uv_mutex_destroy(&x.lock)
 
 cdef bint thread_sleeps(Routine* x, int64_t ms) noexcept nogil:
     # Sleeps for this time, or until `told` is signalled. Returns False if the thread is to end. Requires the lock.
     if not x.ends:
-        uv_cond_timedwait(&x.told, &x.lock, <uint64_t>ms * 1000000)
+        uv_cond_timedwait(&x.cond, &x.lock, <uint64_t>ms * 1000000)
     return not x.ends

@@ -18,13 +18,13 @@ cdef void unpack_begin(Worker* w, Request* r, int64_t most) noexcept nogil:
     # Passes the request on, now or later, or answers it. most: bytes that the body may have, unpacked.
     cdef ApiError e
     cdef int outcome = UNPACK_LONG
-    cdef size_t told
+    cdef size_t hint
     if r.body.n == 0:
         held_take(r.conn, r)
         return
     r.address_has = atomic_get64(&r.conn.address.client.arriving)
-    told = unzip_hint(r.coding, r.body)
-    if r.body.n < UNPACK_ATONCE and told <= UNPACK_ATONCE:
+    hint = unzip_hint(r.coding, r.body)
+    if r.body.n < UNPACK_ATONCE and hint <= UNPACK_ATONCE:
         outcome = unpack_body(r, min(most, <int64_t>UNPACK_ATONCE), &e)
         if outcome == UNPACK_LONG and most <= UNPACK_ATONCE:
             outcome = unpack_refused(&e, 413, UNPACK_LARGE)
@@ -84,18 +84,18 @@ cdef int unpack_body(Request* r, int64_t most, ApiError* e) noexcept nogil:
     # UNPACK_LONG: it has more than `most` bytes, and all memory is given back. Returns UNPACK_REFUSED with the reason
     # in e.
     cdef Coded c
-    cdef size_t told = unzip_hint(r.coding, r.body)
+    cdef size_t hint = unzip_hint(r.coding, r.body)
     cdef size_t room = <size_t>most
     cdef int64_t window = unzip_window(r.coding, r.body)
     cdef int64_t taken = 0
     cdef char* p = NULL
     cdef size_t n = 0
     cdef int outcome
-    if told > room and r.coding == CODING_ZSTD:
+    if hint > room and r.coding == CODING_ZSTD:
         return UNPACK_LONG
-    if told > room:
-        told = 0              # the last bytes of a body that is damaged, or longer than it may be
-    room = min(room, max(told if told else r.body.n * UNPACK_TIMES, <size_t>UNPACK_LEAST))
+    if hint > room:
+        hint = 0              # the last bytes of a body that is damaged, or longer than it may be
+    room = min(room, max(hint if hint else r.body.n * UNPACK_TIMES, <size_t>UNPACK_LEAST))
     if not budget_take(window, r.address_has + window):
         return unpack_refused(e, 503, ARRIVING_TEXT)
     if not unzip_stream_open(&c, r.coding, r.body):

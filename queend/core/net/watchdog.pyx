@@ -68,13 +68,13 @@ cdef bint watchdog_check(Process* p, int64_t now) noexcept nogil:
         atomic_set64(&x.stuck, stuck)
     return stuck == STUCK_NONE and late < max(WATCH_LATE_MS, x.period_ms // 2)
 
-cdef void watchdog_log(bint* told, bint stuck, const char* event, const char* over, int worker,
+cdef void watchdog_log(bint* reported, bint stuck, const char* event, const char* over, int worker,
                        int64_t silent) noexcept nogil:
     # Logs the begin and the end of a hang, once each.
     cdef char[96] text
-    if stuck == told[0]:
+    if stuck == reported[0]:
         return
-    told[0] = stuck
+    reported[0] = stuck
     if not stuck:
         log_line(b"info", over, NULL)
         return
@@ -109,7 +109,7 @@ cdef bint watchdog_feed(Process* p, const char* address, size_t n, int period_ms
     ok = x.fd >= 0
     if ok:
         x.period_ms = period_ms
-        uv_cond_broadcast(&x.routine.told)
+        uv_cond_broadcast(&x.routine.cond)
     uv_mutex_unlock(&x.routine.lock)
     return ok
 

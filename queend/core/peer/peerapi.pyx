@@ -113,7 +113,7 @@ def peers_stats():
             addresses.append(((<bytes>text).decode(), conn_port(&peers.addresses[i])))
         return {"server": (<bytes>peers.me.name).decode(), "addresses": addresses,
                 "senders": [peerapi_sender(&peers.senders.all[i], now) for i in range(peers.senders.n)],
-                "sent": peers.sent, "unsent": peers.unsent, "posted": peers.posted, "told": peers.told,
+                "sent": peers.sent, "unsent": peers.unsent, "posted": peers.posted, "told": peers.notified,
                 "heard": peers.heard, "beats": peers.beats, "looks": peers.looks,
                 "taken": peers.verdicts[0],
                 "refused": {PACKET_WORDS[i]: peers.verdicts[i] for i in range(1, <int>PACKET_VERDICTS)}}

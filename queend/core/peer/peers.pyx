@@ -12,9 +12,9 @@ cdef void peers_open(Engine* e) noexcept nogil:
     cdef int k
     if not outbox.on:
         return
-    uv_timer_init(loop, &peers.leaving)
+    uv_timer_init(loop, &peers.send_timer)
     uv_timer_init(loop, &peers.beat)
-    peers.leaving.data = e
+    peers.send_timer.data = e
     peers.beat.data = e
     peers.handles = 2
     for k in range(2):
@@ -36,7 +36,7 @@ cdef int peers_close(void (*closed)(uv_handle_t* h) noexcept nogil) noexcept nog
     cdef int k
     if n == 0:
         return 0
-    uv_close(<uv_handle_t*>&peers.leaving, closed)
+    uv_close(<uv_handle_t*>&peers.send_timer, closed)
     uv_close(<uv_handle_t*>&peers.beat, closed)
     uv_mutex_lock(&peers.lock)
     for k in range(2):
@@ -71,7 +71,7 @@ cdef void peer_on_outbox(Worker* w, InboxMsg* m) noexcept nogil:
         return
     peers.armed = True
     uv_update_time(&w.loop)
-    uv_timer_start(&peers.leaving, peer_on_send_timer, <uint64_t>(wait + 999) // 1000, 0)
+    uv_timer_start(&peers.send_timer, peer_on_send_timer, <uint64_t>(wait + 999) // 1000, 0)
 
 cdef void peer_on_send_timer(uv_timer_t* t) noexcept nogil:
     peers.armed = False
@@ -114,7 +114,7 @@ cdef void peer_send(size_t n) noexcept nogil:
     buf.base = peers.out
     buf.len = n
     uv_mutex_lock(&peers.lock)
-    peers.told += peers.me.n
+    peers.notified += peers.me.n
     for i in range(peers.n_addresses):
         for k in range(2):
             if peers.families[k] == peers.addresses[i].ss_family:

@@ -38,7 +38,7 @@ cdef struct PushArgs:
 
 cdef struct PopArgs:
     # first line: per candidate; then per request; ttl_us, rate_us and burst NULL: no candidate has one
-    PgArray version, req, part, group, fresh
+    PgArray version, req, part, group, may_be_missing
     PgArray budget, parts, auto_ack, lease, lease_us, delay_us, window_us, ttl_us, rate_us, burst
 
 cdef struct AckArgs:

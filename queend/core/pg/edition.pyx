@@ -55,20 +55,20 @@ cdef bint edition_serves(int number, int serves, char* reason, size_t n) noexcep
 cdef void edition_refuse(const char* reason) noexcept nogil:
     # Notes a refusal; logs its beginning and each change of its reason. Any thread.
     cdef bint news
-    cdef char[EDITION_REASON] said
+    cdef char[EDITION_REASON] text
     if edition.ours == 0:
         return
-    strncpy(said, reason, EDITION_REASON - 1)
-    said[EDITION_REASON - 1] = 0
+    strncpy(text, reason, EDITION_REASON - 1)
+    text[EDITION_REASON - 1] = 0
     uv_mutex_lock(&edition.lock)
-    news = not edition.refused or strcmp(edition.reason, said) != 0
-    memcpy(edition.reason, said, EDITION_REASON)
+    news = not edition.refused or strcmp(edition.reason, text) != 0
+    memcpy(edition.reason, text, EDITION_REASON)
     if not edition.refused:
         atomic_set64(&edition.refusals, edition.refusals + 1)
     atomic_set64(&edition.refused, 1)
     uv_mutex_unlock(&edition.lock)
     if news:
-        log_line(b"error", b"functions_not_ours", said)
+        log_line(b"error", b"functions_not_ours", text)
 
 cdef void edition_accept() noexcept nogil:
     # Ends a refusal: a connection has prepared its statements. Any thread.

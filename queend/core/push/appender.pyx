@@ -207,7 +207,7 @@ cdef void appender_answered(Appender* s, PushBatch* b) noexcept nogil:
 cdef void appender_error(Appender* s, PushBatch* b, PGresult* res, int outcome) noexcept nogil:
     cdef int64_t now = clock_mono_us()
     cdef const Verdict* v = sqlstate_of(res)
-    cdef bint refuted = logend_conflict(b, res)
+    cdef bint conflict = logend_conflict(b, res)
     cdef bint alone
     b.server_error = v if res != NULL else NULL
     handover_undo(s, b, res == NULL and outcome < SLOT_UNSENT)
@@ -218,7 +218,7 @@ cdef void appender_error(Appender* s, PushBatch* b, PGresult* res, int outcome) 
     if outcome > SLOT_UNSENT:
         results_fail_all(s, b, FAILED_UNREACHED)
         return
-    if refuted:
+    if conflict:
         appender_first(s, b)      # at once: nothing was stored
         return
     b.tries += 1

@@ -184,7 +184,7 @@ cdef void requeue_evict(Appender* s, PushBatch* b) noexcept nogil:
                 requeue_items(s, g.dups, b.check_ids)  # after the records that they repeat
         g = following
 
-cdef void requeue_items(Appender* s, PushItem* it, bint unsure) noexcept nogil:
+cdef void requeue_items(Appender* s, PushItem* it, bint check_ids) noexcept nogil:
     # Sends a chain of items back to their requests. Consecutive items of one part travel in one message; a part without
     # items left follows them.
     cdef EvictedMsg* m
@@ -201,7 +201,7 @@ cdef void requeue_items(Appender* s, PushItem* it, bint unsure) noexcept nogil:
         part.parted = True
         m.job = part.job
         m.items = it
-        m.check_ids = unsure
+        m.check_ids = check_ids
         last = it
         while True:
             last.status = ITEM_QUEUED

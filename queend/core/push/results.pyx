@@ -285,13 +285,13 @@ cdef void result_dups(Appender* s, PushPartition* g) noexcept nogil:
         result_item_done(s, it)
         it = following
 
-cdef void result_fail(Appender* s, PushPartition* g, int failed, const Verdict* said) noexcept nogil:
+cdef void result_fail(Appender* s, PushPartition* g, int failed, const Verdict* verdict) noexcept nogil:
     cdef PushItem* it = g.first
     while it != NULL:
         it.status = ITEM_FAILED if failed == FAILED_REFUSED else ITEM_UNREACHED
         if failed > it.of_part.failed:
             it.of_part.failed = failed
-            it.of_part.server_error = said
+            it.of_part.server_error = verdict
         it = it.next
     result_done(s, g)
 

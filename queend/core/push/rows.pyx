@@ -63,7 +63,7 @@ cdef void rows_encode(PushBatch* b, RowArgs* a, KnownArgs* known, PgArray* hint,
     # Encodes the rows of a batch. Array `known` takes what is known of the batch's ids, or the named heads. It stays
     # empty if push needs nothing of this. It is NULL if the statement does not ask. Array `hint` takes what is known of
     # each partition's newest row; NULL if the statement does not ask.
-    cdef bint told = known != NULL and (b.has_other or b.expects)
+    cdef bint sends_known = known != NULL and (b.has_other or b.expects)
     cdef uint64_t lanes = 0
     cdef int i, kind
     cdef PushChunk* c
@@ -75,7 +75,7 @@ cdef void rows_encode(PushBatch* b, RowArgs* a, KnownArgs* known, PgArray* hint,
         pgarray_int4(&a.part, g.partition.id)
         pgarray_int4(&a.skip, c.skip)
         pgarray_int4(&a.n, c.n)
-        if told:
+        if sends_known:
             row_put_known(g, known, b.expects)
         if hint != NULL:
             pgarray_int8(hint, g.hint_offset)

@@ -84,8 +84,8 @@ cdef void cursor_move(Cursor* c, int state, int64_t due_us) noexcept nogil:
     elif state == CURSOR_BUSY:
         c.recheck = 0
 
-cdef void cursor_claimed(Claim* claim, bint gone, int64_t now) noexcept nogil:
-    # Books a claim that was made: its records are leased, or consumed at once. gone: the pop's client has left
+cdef void cursor_claimed(Claim* claim, bint client_gone, int64_t now) noexcept nogil:
+    # Books a claim that was made: its records are leased, or consumed at once. client_gone: the pop's client has left
     # meanwhile. Requires book.lock.
     cdef Cursor* c = claim.cursor
     cdef PopJob* j = claim.job
@@ -96,7 +96,7 @@ cdef void cursor_claimed(Claim* claim, bint gone, int64_t now) noexcept nogil:
     c.partly_acked = not j.req.auto_ack
     if not j.req.auto_ack:
         cursor_move(c, CURSOR_LEASED, now + j.lease_us + 2000)
-    elif gone:
+    elif client_gone:
         cursor_move(c, CURSOR_LEASED, now + TAKE_BACK_US)     # no pop goes on behind it until it is taken back
     else:
         cursor_rest(c)

@@ -202,7 +202,7 @@ cdef bint popquery_params(Slice query, int of, ParamValue* values, Arena* a, Api
                 return False
     return True
 
-cdef bint popquery_typo(Slice name, int of, bint picky, ApiError* e) noexcept nogil:
+cdef bint popquery_typo(Slice name, int of, bint refuses_unknown, ApiError* e) noexcept nogil:
     # Judges a name that no row has. Returns True if it was refused.
     cdef Slice meant = slice_of(NULL, 0)
     cdef int i
@@ -210,7 +210,7 @@ cdef bint popquery_typo(Slice name, int of, bint picky, ApiError* e) noexcept no
         if pop_params[i].of & of and typo_near(name, pop_params[i].name):
             meant = pop_params[i].name
             break
-    if meant.p == NULL and not picky:
+    if meant.p == NULL and not refuses_unknown:
         return False
     typo_refuse(e, name, meant, NULL, 0)
     return True

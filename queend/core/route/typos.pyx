@@ -162,13 +162,13 @@ cdef int typo_judge(Slice name, const char* names, Slice* meant) noexcept nogil:
         at += n + 1
     return NAME_OTHER
 
-cdef bint typo_found(Slice name, const char* names, bint picky, Slice* meant) noexcept nogil:
+cdef bint typo_found(Slice name, const char* names, bint refuses_unknown, Slice* meant) noexcept nogil:
     # Returns True if the name is to be refused.
     cdef int judged
-    if not strict and not picky:
+    if not strict and not refuses_unknown:
         return False
     judged = typo_judge(name, names, meant)
-    return judged == NAME_NEAR or picky and judged == NAME_OTHER
+    return judged == NAME_NEAR or refuses_unknown and judged == NAME_OTHER
 
 cdef bint typo_refuse(ApiError* e, Slice name, Slice meant, const char* what, int index) noexcept nogil:
     # Refuses a name. what: where it stands, NULL: in the query. index: place in a list, else -1.

@@ -40,24 +40,24 @@ cdef void stopreport_write(Worker* w) noexcept nogil:
     cdef Request* r
     cdef int state
     cdef int64_t seen = 0
-    cdef int told = 0
+    cdef int reported = 0
     buf_init(&text)
     for state in range(CONN_LINGER):
         c = w.conns[state].first
         while c != NULL:
             seen += c.reading != NULL
-            if told < STOPREPORT_MOST and stopreport_conn(c, &text):
-                told += stopreport_log(&text)
+            if reported < STOPREPORT_MOST and stopreport_conn(c, &text):
+                reported += stopreport_log(&text)
             r = c.first
             while r != NULL:
-                stopreport_one(r, &seen, &told, &text)
+                stopreport_one(r, &seen, &reported, &text)
                 if c.feed != NULL and r is c.feed.r:
-                    stopreport_feed(c.feed, &seen, &told, &text)
+                    stopreport_feed(c.feed, &seen, &reported, &text)
                 r = r.next
             c = c.next
     r = w.clientless
     while r != NULL:
-        stopreport_one(r, &seen, &told, &text)
+        stopreport_one(r, &seen, &reported, &text)
         r = r.next
     if stopreport_rest(engine_of(w), w.counters.live_requests - seen, &text):
         stopreport_log(&text)
@@ -66,12 +66,12 @@ cdef void stopreport_write(Worker* w) noexcept nogil:
         stopreport_log(&text)
     buf_free(&text)
 
-cdef void stopreport_one(Request* r, int64_t* seen, int* told, Buf* text) noexcept nogil:
+cdef void stopreport_one(Request* r, int64_t* seen, int* reported, Buf* text) noexcept nogil:
     # Counts a request, and reports it if there is a line left.
     seen[0] += 1
-    if told[0] < STOPREPORT_MOST:
+    if reported[0] < STOPREPORT_MOST:
         stopreport_request(r, text)
-        told[0] += stopreport_log(text)
+        reported[0] += stopreport_log(text)
 
 cdef int stopreport_log(Buf* text) noexcept nogil:
     # Logs one line and empties the text. Returns 1.
@@ -105,14 +105,14 @@ cdef bint stopreport_conn(Conn* c, Buf* text) noexcept nogil:
         return False
     return True
 
-cdef void stopreport_feed(Feed* f, int64_t* seen, int* told, Buf* text) noexcept nogil:
+cdef void stopreport_feed(Feed* f, int64_t* seen, int* reported, Buf* text) noexcept nogil:
     # Reports the internal requests of a stream.
     cdef Request* q = f.commands
     if f.pop != NULL:
-        stopreport_one(f.pop, seen, told, text)
+        stopreport_one(f.pop, seen, reported, text)
     seen[0] += f.answer != NULL
     while q != NULL:
-        stopreport_one(q, seen, told, text)
+        stopreport_one(q, seen, reported, text)
         q = q.next
 
 cdef bint stopreport_rest(Engine* e, int64_t lost, Buf* text) noexcept nogil:

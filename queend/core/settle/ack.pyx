@@ -167,7 +167,7 @@ cdef bint ack_send(Engine* e) noexcept nogil:
     cdef int jobs = 0
     cdef int looks = 0
     cdef int before
-    cdef bint alone = False
+    cdef bint isolated = False
     if room > 0:
         call = <AckCall*>call_open(e, sizeof(AckCall), STMT_ACK, &e.acks.limit, ack_call_done)
     if call == NULL:
@@ -182,7 +182,7 @@ cdef bint ack_send(Engine* e) noexcept nogil:
         looks += 1
         j = <AckJob*>j.job.next
     call.rows = <AckRow*>arena_alloc(&call.base.arena, n * sizeof(AckRow)) if n else NULL
-    while call.rows != NULL and looks and not alone:
+    while call.rows != NULL and looks and not isolated:
         looks -= 1
         j = <AckJob*>e.acks.jobs.first
         if ack_waits(e, j):
@@ -190,7 +190,7 @@ cdef bint ack_send(Engine* e) noexcept nogil:
             continue
         if j.job.isolated and call.base.jobs.n:
             break
-        alone = j.job.isolated
+        isolated = j.job.isolated
         joblist_take(&e.acks.jobs)
         before = call.n_rows
         ack_rows_add(call, &e.ack_rows, j)

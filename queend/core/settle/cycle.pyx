@@ -188,16 +188,16 @@ cdef void cycle_take(CycleCall* call, PGresult* res) noexcept nogil:
     index_unlock_all(w, wake)
     cycle_done(call, pg_bytes(res, 0, CYCLE_QUEUE))
 
-cdef void cycle_dups(CycleCall* call, Slice told) noexcept nogil:
+cdef void cycle_dups(CycleCall* call, Slice text) noexcept nogil:
     # Marks items that were stored before. told: {row: [[offset, or -1 of a new item, ...], [moment, ...]]}.
     cdef Json j, moments
     cdef Slice key, raw, at
     cdef bint first = True
     cdef bint outer
     cdef int64_t row
-    if told.p == NULL:
+    if text.p == NULL:
         return
-    json_open(&j, told, JSON_DEPTH)
+    json_open(&j, text, JSON_DEPTH)
     json_enter(&j, b'{')
     while json_member(&j, &first, &key):
         if not ident_whole(slice_of(key.p + 1, key.n - 2), &row):

@@ -122,7 +122,7 @@ cdef struct Peers:
     int[2] fds                # their descriptors until the loop takes them over, -1: none
     int[2] bound              # address families of the descriptors
     int[2] families           # address families of the usable sockets, 0: none
-    uv_timer_t leaving        # sends waiting notices
+    uv_timer_t send_timer     # sends waiting notices
     uv_timer_t beat
     int handles
     bint armed                # `leaving` is armed
@@ -146,7 +146,7 @@ cdef struct Peers:
     uint64_t sent             # packets handed to the kernel
     uint64_t unsent           # packets that the kernel refused
     uint64_t posted           # packets kept for HTTP
-    uint64_t told             # entries in sent packets
+    uint64_t notified         # entries in sent packets
     uint64_t heard            # entries and flags that were acted upon
     uint64_t beats            # heartbeats received
     uint64_t looks            # looks requested

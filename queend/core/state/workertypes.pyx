@@ -99,7 +99,7 @@ cdef struct Spans:            # of a worker
 cdef struct Routine:          # net/thread
     uv_thread_t thread
     uv_mutex_t lock
-    uv_cond_t told
+    uv_cond_t cond
     bint running
     bint ends
 
@@ -135,7 +135,7 @@ cdef struct Worker:
     int64_t turn_shake_us     # time that this turn has spent on handshakes
     int64_t shake_us          # mean time of a read that goes on with a handshake
     uint64_t turn_full        # value of counters.bytes_in at which the turn stops reading large input
-    Offload* beside           # large bodies read off the loop; the first one is being read
+    Offload* offloads         # large bodies read off the loop; the first one is being read
     Offload* beside_last
     RequestPool requests
     BridgeCall* without_room  # its requests for the control plane that wait for the next tick
@@ -233,7 +233,7 @@ cdef struct Process:
     bint accepting            # the acceptor runs
     bint listens              # some thread accepts connections
     uv_mutex_t lock
-    uv_cond_t told
+    uv_cond_t cond
     SharedFlag stopping       # the drain has begun
     int drained               # workers that have finished draining
     bint running
