@@ -16,18 +16,18 @@ BEGIN
     RETURN v_result;
 END $$;
 COMMENT ON FUNCTION queen.pop_unified_batch_v4(jsonb) IS
-'Pops for many requests: [{"idx", "queue_name", "partition_name": '''' any, "consumer_group": "__QUEUE_MODE__",
-"batch_size": 10, "lease_seconds": 0 the queue''s, "worker_id": becomes the lease id, "sub_mode": all or new and
-"sub_from": now or a time, for the first contact of a group, "auto_ack": false, "max_partitions": 1}, …]. Result:
-[{"idx", "result": {success, queue, partition, partitionId, leaseId, consumerGroup, partitionsClaimed, messages:
-[{id, transactionId, traceId, data, producerSub, createdAt, partitionId, partition, leaseId, consumerGroup,
-and of one that came back from the dead letters its origin as in queen.messages}, …],
-error?, reason?, windowBufferActive?}}, …]. error: no_available_partition, partition_not_found, lease_held, or
-unreadable: what comes next is compressed or sealed, which queend alone can read (QUEEND_COMPRESS_FROM=0 keeps it from
-compressing). reason, of an empty result: queue_not_found, partition_not_found, paused, unreadable, leased or empty.
-batch_size above 10000 and max_partitions above 1000 are an error.
-For autocommit: cursors stay locked until the transaction ends. A consumer group should pop either here or over HTTP
-where rows are compressed.';
+'Pops for several requests: [{"idx", "queue_name", "partition_name", "consumer_group": "__QUEUE_MODE__", "batch_size":
+10, "lease_seconds": 0, "worker_id", "sub_mode", "sub_from", "auto_ack": false, "max_partitions": 1}, …]. An empty
+partition_name means any partition, and 0 lease_seconds the leaseTime of the queue. The worker_id becomes the lease id.
+Subscription: sub_mode (all or new) and sub_from (now or a time) set the start position of a new group. Limits:
+batch_size is at most 10000 and max_partitions at most 1000; larger values are an error. Returns [{"idx", "result":
+{success, queue, partition, partitionId, leaseId, consumerGroup, partitionsClaimed, messages: […], error?, reason?,
+windowBufferActive?}}, …]. A message: {id, transactionId, traceId, data, producerSub, createdAt, partitionId, partition,
+leaseId, consumerGroup}. A redriven one also has its origin, as in queen.messages. Errors: no_available_partition,
+partition_not_found, lease_held or unreadable. In the last case, the next message is compressed or encrypted, so only
+the daemon can read it (QUEEND_COMPRESS_FROM=0 turns compression off). Reasons of an empty result: queue_not_found,
+partition_not_found, paused, unreadable, leased or empty. Call it in autocommit mode: cursors stay locked until the
+transaction ends. If rows are compressed, a consumer group should pop either by SQL or over HTTP.';
 
 CREATE OR REPLACE FUNCTION queen.pop_unified_batch_v3(requests jsonb) RETURNS jsonb
 LANGUAGE sql AS $$
@@ -55,4 +55,4 @@ LANGUAGE sql AS $$
     SELECT queen.pop_unified_batch_v4(requests)
 $$;
 COMMENT ON FUNCTION queen.pop_specific_batch(jsonb) IS
-'queen.pop_unified_batch_v4, for requests that name their partition.';
+'Does the same as queen.pop_unified_batch_v4, for requests that name their partition.';

@@ -89,6 +89,15 @@ def test_settings_of_a_page(monkeypatch, page, count):
         assert settings.host == "0.0.0.0", "balancer and peers are on other machines"
 
 
+def test_the_client_of_high_availability():
+    """Its attempts outlast the answers of a daemon, and all together the longest takeover and one attempt."""
+    block, = blocks("high-availability.md", "python")
+    names: dict = {}
+    exec(block, names)
+    with names["client"] as client:
+        assert client.settings.timeout > 10 + 6 and client.settings.deadline > 26 + client.settings.timeout
+
+
 def test_the_arrow_push(daemon, client):
     block, = blocks("push-formats.md", "python")
     answers = []
