@@ -111,13 +111,13 @@ def test_what_is_cut_off_is_told(start_daemon):
     told = [line for line in daemon.log if line["event"] == "left_undone"]
     assert not daemon.line("stopped")["drained"] and {line["level"] for line in told} == {"warn"}
     assert sorted(re.sub(r"\d+ ms", "# ms", line["detail"]) for line in told) == [
-        "a request that has not arrived in whole",
-        "ack, queue q, partition p, group g; in the statement ack_leased, sent # ms ago; # ms old; its client waits",
+        "an incomplete request",
+        "ack, queue q, partition p, group g; in the statement ack_leased, sent # ms ago; # ms old; client connected",
         "pop, fetching, queue q, group h, candidates: 1, waits for # ms; in the statement pop, sent # ms ago; # ms old;"
-        " its client waits",
-        "push, queue q, partition o, parts on their way: 1; in a push stream; # ms old; it has no client",
-        "push, queue q, partition p, parts on their way: 1; in a push stream; # ms old; its client waits",
-        "with the control plane: /api/v1/messages; # ms old; its client waits"]
+        " client connected",
+        "push, queue q, partition o, parts in flight: 1; in a push stream; # ms old; it has no client",
+        "push, queue q, partition p, parts in flight: 1; in a push stream; # ms old; client connected",
+        "with the control plane: /api/v1/messages; # ms old; client connected"]
 
 
 def test_an_idle_daemon_stops_clean_without_any_grace(start_daemon):

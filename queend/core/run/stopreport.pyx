@@ -98,9 +98,9 @@ cdef inline void stopreport_name(Buf* text, const char* what, Slice name) noexce
 cdef bint stopreport_conn(Conn* c, Buf* text) noexcept nogil:
     # Describes a connection that delays the end without a complete request. Returns False if it does not.
     if c.reading != NULL or c.head.len and c.state == CONN_HEAD:
-        buf_text(text, b"a request that has not arrived in whole")
+        buf_text(text, b"an incomplete request")
     elif c.out_pending and c.first == NULL:
-        stopreport_number(text, b"an answer: its client has not taken ", <int64_t>c.out_pending, b" bytes")
+        stopreport_number(text, b"an answer, not taken by the client: ", <int64_t>c.out_pending, b" bytes")
     else:
         return False
     return True
@@ -119,11 +119,11 @@ cdef bint stopreport_rest(Engine* e, int64_t lost, Buf* text) noexcept nogil:
     # Describes what delays the end besides the requests found. lost: requests that were not found. Returns False if
     # nothing does.
     if lost > 0:
-        stopreport_number(text, b"requests that nobody holds: ", lost, b"; ")
+        stopreport_number(text, b"requests in no list: ", lost, b"; ")
     if e.releases.first != NULL or e.releases.limit.in_flight:
         buf_text(text, b"leases are given back; ")
     if e.takebacks.first != NULL or e.takebacks.limit.in_flight:
-        buf_text(text, b"what was consumed for nobody is taken back; ")
+        buf_text(text, b"messages consumed for clients that left are taken back; ")
     if e.worker is leader and spill_busy():
         buf_text(text, b"the failover buffer is at work; ")
     if text.len == 0:
@@ -134,7 +134,7 @@ cdef bint stopreport_rest(Engine* e, int64_t lost, Buf* text) noexcept nogil:
 cdef void stopreport_request(Request* r, Buf* text) noexcept nogil:
     cdef int64_t now = clock_mono_us()
     if r.replied:
-        buf_text(text, b"an answer that waits for those before it")
+        buf_text(text, b"an answer that waits for earlier ones")
     elif r.on_gone == feed_client_gone:
         buf_text(text, b"a stream")
     elif r.on_gone == bridge_gone:
@@ -149,7 +149,7 @@ cdef void stopreport_request(Request* r, Buf* text) noexcept nogil:
     if r.feed != NULL:
         buf_text(text, b"of a stream")
     else:
-        buf_text(text, b"its client waits" if r.conn != NULL else b"it has no client")
+        buf_text(text, b"client connected" if r.conn != NULL else b"client gone")
 
 # ---- jobs and their places -------------------------------------------------------------------------------------------
 
@@ -194,15 +194,15 @@ cdef void stopreport_pop(PopJob* j, int64_t now, Buf* text) noexcept nogil:
     if j.until_us:
         stopreport_number(text, b", waits for ", (j.until_us - now) // 1000, b" ms")
     if j.client_gone:
-        buf_text(text, b", for nobody")
+        buf_text(text, b", client gone")
 
 cdef void stopreport_push(PushJob* j, Buf* text) noexcept nogil:
     buf_text(text, b"push of the failover buffer" if j.drain else b"push")
     stopreport_name(text, b", queue ", j.req.items[0].queue)
     stopreport_name(text, b", partition ", j.req.items[0].part)
-    stopreport_number(text, b", parts on their way: ", j.parts_left, b"")
+    stopreport_number(text, b", parts in flight: ", j.parts_left, b"")
     if j.held:
-        buf_text(text, b", items came home")
+        buf_text(text, b", items returned")
     if j.spilled:
         buf_text(text, b", to the failover buffer")
 

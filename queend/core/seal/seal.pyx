@@ -267,7 +267,7 @@ cdef int seal_open(Seal* s, Slice queue, Slice id, Slice* payload) noexcept nogi
     return SEAL_NO_KEY if named < 0 else SEAL_BROKEN
 
 cdef const char* SEAL_TEXT = (b'{"error":"The payload is not sealed, though its queue is encrypted: '
-                              b'whoever stored it had no key"}')
+                              b'it was stored without a key"}')
 
 cdef int seal_plain(Seal* s, Slice queue, int result, Slice* payload) noexcept nogil:
     # Handles a payload of an encrypted queue that is not an envelope: stored before the option was set, or by a client
