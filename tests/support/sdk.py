@@ -10,6 +10,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+import psycopg
+
 from .daemon import ROOT, Daemon
 from .shared import SHARED, alone
 from .tokens import SECRET, token
@@ -98,3 +100,13 @@ def documented(generation: str) -> dict[str, str]:
 
 def bearer(role: str = "admin") -> str:
     return token(sub="the sdk", role=role, exp=3600)
+
+
+def producers(daemon: Daemon) -> set[str | None]:
+    """Returns who stored the records of all queues, as tokens named them; None is among them if a record does not tell.
+    Reads each row once: to ask for one record after the other reads all records before each."""
+    with psycopg.connect(daemon.conninfo) as connection:
+        return {name for name, in connection.execute(
+            "SELECT DISTINCT (SELECT m.producer_sub FROM queend.meta_piece(r.piece) m) FROM queend.log l"
+            " CROSS JOIN LATERAL generate_series(0, l.n - 1) i"
+            " LEFT JOIN LATERAL queend.meta_records(l.meta) r ON r.ord = i")}
