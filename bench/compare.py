@@ -1,6 +1,6 @@
 """What a change costs: two checkouts side by side, loaded in turn.
 
-    python bench/compare.py CHECKOUT [--only push1,cycle] [--starts N] [--turns N] [--seconds N]
+    python bench/compare.py CHECKOUT [--only push1,cycle] [--starts N] [--turns N] [--seconds N] [--rate N]
 
 CHECKOUT is another checkout of queend, built, with the state before. Each has a daemon and a PostgreSQL of its own.
 Turns of a second or so change between the two, so what else the machine does meets both. Both are started anew many
@@ -62,10 +62,11 @@ def interval(ratios: list[float]) -> list[float]:
     return [round(found[25], 3), round(found[974], 3)]
 
 
-def compared(sides: list[Side], name: str, turns: int, seconds: float) -> list[list[list[float]]]:
-    """The costs of a scenario, [turn][side][part], in µs per message."""
+def compared(sides: list[Side], name: str, turns: int, seconds: float, rate: int) -> list[list[list[float]]]:
+    """The costs of a scenario, [turn][side][part], in µs per message. rate: messages that `cycle` finds for each second
+    of its turns."""
     for side in sides if name == "cycle" else ():
-        side.fill("compare-cycle", int(turns * (seconds + 0.3) * 400_000))
+        side.fill("compare-cycle", int(turns * (seconds + 0.3) * rate))
     found = []
     for number in range(turns):
         order = sides if number % 2 else sides[::-1]
@@ -103,6 +104,8 @@ def main() -> int:
     parser.add_argument("--starts", type=int, default=6, help="how often both are started")
     parser.add_argument("--turns", type=int, default=4, help="turns of each in one start")
     parser.add_argument("--seconds", type=float, default=1.0)
+    parser.add_argument("--rate", type=int, default=400_000,
+                        help="messages that cycle is given for each second; a turn that finds none is left out")
     parser.add_argument("--postgres", type=int, metavar="MAJOR")
     words = parser.parse_args()
     names = words.only.split(",")
@@ -120,7 +123,7 @@ def main() -> int:
             by_checkout = {at: stack.enter_context(Side.opened(words.postgres, at)) for at in opened}
             sides = [by_checkout[at] for at in checkouts]
             for name in names:
-                if turns := compared(sides, name, words.turns, words.seconds):
+                if turns := compared(sides, name, words.turns, words.seconds, words.rate):
                     found[name].append(turns)
             faults += [fault for side in sides for fault in side.faults]
     for name in names:

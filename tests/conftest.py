@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import gc
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -22,6 +23,9 @@ FINDINGS = Path(__file__).parent / "findings"
 PATRONI = Path(__file__).parent / "patroni"
 GENERATED = Path(__file__).parent / "generated"
 TYPESCRIPT = Path(__file__).parent / "typescript"
+
+# Where this is set for whoever runs the tests, no command could be forked of one that has imported it (support/forked).
+os.environ.pop("PYTHONUNBUFFERED", None)
 
 # How long an example takes says more about the machine than about what is tested.
 settings.register_profile("queend", deadline=None, derandomize=not DRAWN,

@@ -50,6 +50,11 @@ class Settings:
         return [self.url] if isinstance(self.url, str) else list(self.url)
 
     @property
+    def secure(self) -> bool:
+        """True if a server is reached by TLS."""
+        return any(url.startswith("https:") for url in self.urls)
+
+    @property
     def limits(self) -> httpx.Limits:
         return httpx.Limits(max_connections=self.connections, max_keepalive_connections=self.connections,
                             keepalive_expiry=KEPT)

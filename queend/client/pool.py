@@ -1,5 +1,6 @@
-"""Connections of the asynchronous client. The pool of httpx looks at all its connections for each request, which takes
-about half of a request's CPU when 16 are open; this one takes the connection that was used last."""
+"""Connections of both clients. The pool of httpx looks at all its connections for each request, which takes about half
+of a request's CPU when 16 are open; the one here, of the asynchronous client, takes the connection that was used last.
+"""
 from __future__ import annotations
 
 import asyncio
@@ -13,13 +14,23 @@ import httpx
 
 from .link import KEPT, Settings
 
-PROXIED = {"http", "https", "all"}
+PROXIED = {"http", "https", "all"}     # kinds of proxies that the environment may name
 LANE = httpx.Limits(max_connections=1, max_keepalive_connections=1, keepalive_expiry=KEPT)
+
+
+def proxied() -> bool:
+    """True if the environment names a proxy."""
+    return bool(PROXIED & getproxies().keys())
+
+
+def sync_http(settings: Settings) -> httpx.Client:
+    """Returns a client of httpx. Without TLS it reads no certificates: to read those of the system takes 24 ms."""
+    return httpx.Client(verify=settings.tls if settings.secure or proxied() else False, limits=settings.limits)
 
 
 def async_http(settings: Settings) -> httpx.AsyncClient:
     """Returns a client of httpx with this pool; with that of httpx if the environment names a proxy."""
-    if PROXIED & getproxies().keys():
+    if proxied():
         return httpx.AsyncClient(verify=settings.tls, limits=settings.limits)
     return httpx.AsyncClient(transport=Pool(settings))
 
@@ -28,8 +39,7 @@ class Pool(httpx.AsyncBaseTransport):
     """Transports with one connection each, for one request at a time."""
 
     def __init__(self, settings: Settings, now: Callable[[], float] = time.monotonic):
-        secure = any(url.startswith("https:") for url in settings.urls)
-        self._tls = httpx.create_ssl_context(settings.tls) if secure else False
+        self._tls = httpx.create_ssl_context(settings.tls) if settings.secure else False
         self._now = now
         self._room = asyncio.Semaphore(settings.connections)
         self._idle: deque[tuple[float, httpx.AsyncHTTPTransport]] = deque()    # since when; the latest is the last

@@ -16,6 +16,7 @@ from .attempts import Backoff
 from .call import Call, Reply, Steps, advanced, encoded
 from .link import TLS, Servers, Settings, URLs, reply, was_sent
 from .message import DEFAULT, Message, Push, Scheduled, Stored
+from .pool import sync_http
 from .pop import Start, pop
 from .settle import Messages, Settled, Verdict, verdicts
 from .stream import SILENT, Stream, opening
@@ -37,7 +38,7 @@ class Client:
         self.settings = Settings(url, deadline, timeout, connections, backoff, tls)
         self._servers = Servers(self.settings.urls)
         self._token = token
-        self._http = httpx.Client(verify=tls, limits=self.settings.limits)
+        self._http = sync_http(self.settings)
 
     @property
     def server(self) -> str:

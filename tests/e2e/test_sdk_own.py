@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from psycopg.conninfo import conninfo_to_dict
+from support.certificates import session_authority
 from support.daemon import Daemon
 from support.tokens import SECRET, token
 from support.sdk import HERE, pip, prepare
@@ -47,7 +48,9 @@ def run(daemon: Daemon, generation: str, files: set[str], **settings: str) -> st
     environment = {k: v for k, v in os.environ.items()
                    if not k.startswith(("QUEEN", "PYTHON", "LD_PRELOAD", "JWT", "PG"))}
     environment |= {"QUEEN_SERVER_URL": daemon.url, "QUEEN_URL": daemon.url, "PYTHONPATH": str(HERE),
-                    "DIFFERENT": DIFFERENT[generation], **settings}
+                    "DIFFERENT": DIFFERENT[generation],
+                    # each client reads the certificates to trust: one takes 2 ms, those of the system 24 ms
+                    "SSL_CERT_FILE": str(session_authority().file), **settings}
     environment |= {f"PG_{name}": str(place[word]) for name, word in {
         "HOST": "host", "PORT": "port", "DB": "dbname", "USER": "user"}.items() if word in place}
     done = subprocess.run([python, "-m", "pytest", "-q", "-ra", "-p", "no:cacheprovider", "-p", "sdk_own", "-o",

@@ -207,7 +207,26 @@ def _become(asks: socket.socket) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     sys.path[:3] = [os.getcwd(), str(PACKAGE)]      # before: the folder of -c, and that of these files
     sys.argv = ["queend", *words]
-    runpy.run_module("queend", run_name="__main__", alter_sys=True)
+    try:
+        runpy.run_module("queend", run_name="__main__", alter_sys=True)
+    except SystemExit as ended:
+        if not isinstance(ended.code, int | None):
+            raise
+        _end(ended.code or 0)
+    else:
+        _end(0)
+
+
+def _end(status: int) -> None:
+    """Ends the process as an interpreter ends, but leaves its objects alone: to free those of all imported modules
+    copies their memory, which takes longer than most commands. If an output cannot be written, it ends as usual."""
+    threading._shutdown()
+    atexit._run_exitfuncs()
+    with contextlib.suppress(OSError, ValueError):
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+    sys.exit(status)
 
 
 def _reap(*_: object) -> None:

@@ -108,9 +108,10 @@ class Postgres:
         """Drops the databases it created if they take memory, except the one that is copied. No daemon may run on
         them."""
         if self.data.is_relative_to(MEMORY):
-            for name in self._made:
-                if name != self._migrated:
-                    self.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
+            if made := [name for name in self._made if name != self._migrated]:
+                with self.connect() as connection:
+                    for name in made:
+                        connection.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
             self._made.clear()
 
     def _address(self, name: str) -> str:

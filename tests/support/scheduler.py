@@ -27,7 +27,12 @@ LONG = ("tests/e2e/test_sdk.py::test_load", "tests/fuzz/", "tests/cli/test_cli_b
         "tests/e2e/test_strangers.py", "tests/sql/test_dedupe.py", "tests/cli/test_cli_queues.py",
         "tests/core/test_edge.py", "tests/e2e/test_remembered_ids.py", "tests/platform/test_import_queen.py",
         "tests/sql/test_plans.py", "tests/platform/test_activation.py", "tests/platform/test_double_kill.py",
-        "tests/bench/test_soak.py")
+        "tests/bench/test_soak.py", "tests/platform/test_metrics_history.py", "tests/e2e/test_commits_hang.py",
+        "tests/e2e/test_foreign_locks.py", "tests/platform/test_starts.py", "tests/cli/test_cli_doctor.py",
+        "tests/e2e/test_unused_groups.py", "tests/e2e/test_guides.py", "tests/e2e/test_stream_socket.py",
+        "tests/truth/", "tests/client/test_worker_", "tests/e2e/test_leases_elsewhere.py",
+        "tests/e2e/test_workers.py", "tests/client/test_client_document.py", "tests/platform/test_many_queues.py",
+        "tests/sql/test_message_list.py")
 # After all others: these read what scripts of other tests have told, and run the scripts again that did not run yet.
 LAST = ("tests/e2e/test_streams_sdk.py::test_every_public_method_was_called",)
 # Every test of these is dealt alone: they share nothing.

@@ -10,6 +10,9 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+import psycopg
+
+from .certificates import session_authority
 from .daemon import ROOT, Daemon
 from .shared import SHARED, alone
 from .tokens import SECRET, token
@@ -39,6 +42,8 @@ class Sdk:
     def run(self, script: str, daemon: Daemon, *arguments: str) -> list[str]:
         """Runs a script of this folder in the environment; the lines it printed."""
         environment = {k: v for k, v in os.environ.items() if not k.startswith(("QUEEN", "PYTHON", "LD_PRELOAD"))}
+        # Each client of httpx reads the certificates to trust: one takes 2 ms, those of the system 24 ms.
+        environment["SSL_CERT_FILE"] = str(session_authority().file)
         done = subprocess.run([self.python, HERE / script, daemon.url, *arguments], capture_output=True, text=True,
                               env=environment, timeout=600)
         assert done.returncode == 0, f"{done.stdout[-3000:]}\n{done.stderr[-3000:]}\n{daemon.story()}"
@@ -98,3 +103,13 @@ def documented(generation: str) -> dict[str, str]:
 
 def bearer(role: str = "admin") -> str:
     return token(sub="the sdk", role=role, exp=3600)
+
+
+def producers(daemon: Daemon) -> set[str | None]:
+    """Returns who stored the records of all queues, as tokens named them; None is among them if a record does not tell.
+    Reads each row once: to ask for one record after the other reads all records before each."""
+    with psycopg.connect(daemon.conninfo) as connection:
+        return {name for name, in connection.execute(
+            "SELECT DISTINCT (SELECT m.producer_sub FROM queend.meta_piece(r.piece) m) FROM queend.log l"
+            " CROSS JOIN LATERAL generate_series(0, l.n - 1) i"
+            " LEFT JOIN LATERAL queend.meta_records(l.meta) r ON r.ord = i")}

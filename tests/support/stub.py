@@ -14,10 +14,12 @@ INT = 4
 
 
 def fits() -> bool:
-    """Returns True if an interpreter that is running already can be used with this environment."""
+    """Returns True if an interpreter that is running already can be used with this environment. Where LANG is missing,
+    this interpreter has set LC_CTYPE, as that of the command would (PEP 538)."""
     early = {name: value for name, value in os.environ.items()
              if name.startswith(("LD_", "PYTHON", "MALLOC", "LC_", "TZ", "LANG")) and name != "PYTHONDONTWRITEBYTECODE"}
-    return early.pop("LANG", "C.UTF-8") == "C.UTF-8" and early == {"PYTHONPATH": PACKAGE}
+    locales = {early.pop(name, "C.UTF-8") for name in ("LANG", "LC_CTYPE")}
+    return locales == {"C.UTF-8"} and early == {"PYTHONPATH": PACKAGE}
 
 
 def pass_on(number: int, _: object = None) -> None:
