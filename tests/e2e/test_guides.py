@@ -91,7 +91,7 @@ def test_the_web_application(start_daemon, tmp_path, monkeypatch):
     with ExitStack() as running:
         for command, promised in found:
             if "curl" in command and not listens(port):
-                worker = running.enter_context(program(daemon, tmp_path, "worker.py"))
+                worker = running.enter_context(program(daemon, tmp_path, "-m", "queend", "worker", "worker:app"))
                 web = running.enter_context(program(daemon, tmp_path, "web.py", PORT=str(port)))
                 until(lambda: listens(port), "web.py listens")
             check(daemon, tmp_path, command.replace("localhost:8000", f"127.0.0.1:{port}"), promised)
