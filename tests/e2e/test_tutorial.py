@@ -21,8 +21,7 @@ from support.wait import PATIENCE
 
 # How many outputs are compared, at least.
 PAGES = {"tutorial.md": 15, "transactions.md": 5, "delays.md": 10, "streams.md": 6, "languages.md": 3}
-# Their Python uses the published client.
-PUBLISHED = {"transactions.md", "delays.md", "streams.md"}
+PUBLISHED = {"streams.md"}     # its Python uses the published client
 # A command goes on in lines that begin with two spaces.
 COMMAND = re.compile(r"^\$ ([^\n]*(?:\n  [^\n]*)*)\n((?:(?!\$ ).*\n)*)", re.M)
 CLEAN = {k: v for k, v in os.environ.items() if not k.startswith(("QUEEN", "PYTHON", "LD_PRELOAD"))}
@@ -122,14 +121,16 @@ def program_of(page: str, place: int = 0) -> str:
     return re.findall(r"^```python\n(.*?)^```", (ROOT / page).read_text(), re.M | re.S)[place]
 
 
-def test_a_consumer_that_stops_after_its_message(start_daemon, tmp_path) -> None:
+@pytest.mark.parametrize("kind", ["own", "published"])
+def test_a_consumer_that_stops_after_its_message(start_daemon, tmp_path, kind: str) -> None:
     """Of docs/troubleshooting.md: SIGTERM comes while its handler runs."""
-    daemon = start_daemon()
-    code = program_of("docs/troubleshooting.md")
-    (tmp_path / "consumer.py").write_text(code.replace("http://localhost:6632", daemon.url))
+    daemon, published = start_daemon(), kind == "published"
+    code = program_of("docs/troubleshooting.md", published)
+    (tmp_path / "billing.py").write_text(code.replace("http://localhost:6632", daemon.url))
+    words = [prepare("2").python, "billing.py"] if published else [*queend(), "worker", "billing:app"]
     with daemon.client() as client:
         client.push("orders", {"n": 1})
-        with running([prepare("2").python, "consumer.py"], tmp_path, CLEAN) as program:
+        with running(words, tmp_path, CLEAN if published else OWN) as program:
             assert program.stdout.readline() == "billing {'n': 1}\n"
             stop(program)
         (partition,) = client.get("/api/v1/consumer-groups/billing").json["orders"]["partitions"]
