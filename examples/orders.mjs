@@ -15,7 +15,7 @@ async function ask(method, path, body) {
 async function consume(count) {
   const seen = [];
   while (seen.length < count) {
-    // Waits up to 10 s for messages of any partition; an empty answer means: ask again.
+    // Waits up to 10 s for messages of any partition. After an empty answer, pop again.
     const { messages } = await ask("GET", `/api/v1/pop/queue/${queue}?batch=10&wait=true&timeout=10000`);
     for (const one of messages) seen.push(`${one.partition}: ${one.data.order}`);
     if (messages.length) {

@@ -1,50 +1,52 @@
-"""Orders by the published client (`pip install queen-mq`): two groups, a message that fails, a transaction."""
-import asyncio
+"""Orders by the Python client (`pip install 'queend[client]'`): two groups, a failing message, a transaction.
+
+    python examples/orders.py
+
+Workers, which do most of this by themselves: fastapi_orders.py."""
 import os
 import sys
 
-from queen import Queen
+from queend.client import Client, Message
 
 URL = os.environ.get("QUEEND_URL", "http://localhost:6632")
 ORDERS, BILLS = sys.argv[1:3] if len(sys.argv) > 2 else ("orders-by-python", "bills-by-python")
 
 
-async def take(queen: Queen, group: str, count: int = 10) -> list[dict]:
-    """Waits for messages of the queue; they are leased to us until they are acknowledged."""
-    return await queen.queue(ORDERS).group(group).batch(count).wait(True).timeout_millis(10_000).pop()
+def take(client: Client, group: str, count: int = 10) -> list[Message]:
+    """Waits for messages of the queue. They are leased to this program until they are acknowledged."""
+    return client.pop(ORDERS, group=group, batch=count, wait=10)
 
 
-async def main() -> None:
-    async with Queen(URL) as queen:
-        await queen.queue(ORDERS).config({"lease_time": 60, "retry_limit": 1}).create()
-        stored = await queen.queue(ORDERS).partition("customer-7").push(
-            [{"data": {"order": n, "cents": 100 * n}} for n in (1, 2, 3)])
-        print("stored:", [one["status"] for one in stored])
+def main() -> None:
+    with Client(URL) as client:
+        client.call("POST", "/api/v1/configure", body={"queue": ORDERS, "options": {"leaseTime": 60, "retryLimit": 1}})
+        stored = [client.push(ORDERS, {"order": n, "cents": 100 * n}, partition="customer-7", id=f"order-{n}")
+                  for n in (1, 2, 3)]
+        print("stored:", [one.status for one in stored])
 
         # A group for statistics gets every message, whatever billing does with them.
-        seen = await take(queen, "statistics")
-        print("statistics:", sum(one["data"]["cents"] for one in seen), "cents")
-        await queen.ack(seen, True, {"group": "statistics"})
+        seen = take(client, "statistics")
+        print("statistics:", sum(message.data["cents"] for message in seen), "cents")
+        client.ack(seen)
 
-        # Billing cannot do the first order: it is delivered once more, then put aside as a dead letter.
+        # Billing fails with the first order: it is delivered once more, then becomes a dead letter.
         for _ in range(2):
-            first, *_ = await take(queen, "billing", 1)
-            await queen.ack(first, False, {"group": "billing", "error": "no such account"})
-        dead = await queen.queue(ORDERS).dlq("billing").get()
-        print("dead letters:", [(one["data"]["order"], one["errorMessage"]) for one in dead["messages"]])
+            first, *_ = take(client, "billing", 1)
+            client.fail(first, "no such account")
+        dead = client.call("GET", "/api/v1/dlq", query={"queue": ORDERS, "consumerGroup": "billing"})["messages"]
+        print("dead letters:", [(letter["data"]["order"], letter["errorMessage"]) for letter in dead])
 
-        # The others become bills: stored and acknowledged in one transaction, both or neither. The ids let it be sent
-        # again after a lost answer: then it is refused as a duplicate.
-        rest = await take(queen, "billing")
-        transaction = queen.transaction()
-        for one in rest:
-            transaction.queue(BILLS).partition(one["partition"]).push(
-                {"data": {"bill": one["data"]["order"]}, "transactionId": f"bill-of-{one['transactionId']}"})
-        transaction.ack(rest, "completed", {"consumer_group": "billing"})
-        await transaction.commit()
-        bills = await queen.queue(BILLS).batch(10).wait(True).timeout_millis(10_000).pop()
-        print("bills:", [one["data"]["bill"] for one in bills])
-        await queen.ack(bills, True)
+        # The others become bills, which are stored and acknowledged in one transaction. The client sends it again after
+        # a lost answer; because of the ids it takes effect once.
+        rest = take(client, "billing")
+        with client.transaction() as step:
+            step.ack(rest)
+            for message in rest:
+                step.push(BILLS, {"bill": message.data["order"]}, partition=message.partition,
+                          id=f"bill-of-{message.key}")
+        bills = client.pop(BILLS, batch=10, wait=10)
+        print("bills:", [message.data["bill"] for message in bills])
+        client.ack(bills)
 
 
-asyncio.run(main())
+main()

@@ -11,12 +11,12 @@ field() { # NAME: the first value of that name in the JSON on standard input
     grep -oE "\"$1\":\"[^\"]*\"" | head -n 1 | cut -d'"' -f4
 }
 
-# The same id again is stored once: a producer that does not know whether its push arrived just repeats it.
+# A partition stores an id once: a producer that does not know whether its push arrived repeats the push.
 item="{\"queue\":\"$queue\",\"partition\":\"customer-7\",\"transactionId\":\"order-17\",\"payload\":{\"cents\":995}}"
 echo "first push:  $(ask POST /api/v1/push "{\"items\":[$item]}" | field status)"
 echo "second push: $(ask POST /api/v1/push "{\"items\":[$item]}" | field status)"
 
-# The message is leased to us now: nobody else of the group gets it before the lease ends.
+# The message is leased to this program: another consumer of the group gets it only if the lease ends.
 message=$(ask GET "/api/v1/pop/queue/$queue?consumerGroup=billing&wait=true&timeout=10000")
 lease=$(echo "$message" | field leaseId)
 echo "popped:      $(echo "$message" | field transactionId)"

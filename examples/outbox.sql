@@ -1,4 +1,4 @@
--- A message that is stored with a transaction of your own, and not without it. In psql, on the daemon's database.
+-- Stores a message if its transaction commits, and only then. Run it in psql, on the daemon's database.
 CREATE TEMPORARY TABLE orders (id int PRIMARY KEY, cents int);
 
 BEGIN;
@@ -11,5 +11,5 @@ INSERT INTO orders VALUES (18, 100);
 SELECT queen.push('orders-by-psql', 'customer-7', '{"order": 18}', 'order-18');
 ROLLBACK;   -- no order, no message
 
--- What waits for the daemon, which moves it into the queue within a second.
+-- Messages that wait for the daemon, which moves them into the queue within a second.
 SELECT count(*) <= 1 AS at_most_one FROM queend.outbox;

@@ -76,7 +76,7 @@ def test_the_programs_of_a_page_have_true_types(mypy: Checker, page: str, tmp_pa
 
 def test_an_example_has_true_types(mypy: Checker) -> None:
     """That of Django is not asked: Django has no types."""
-    assert mypy.told(ROOT / "examples", "fastapi_orders.py") == []
+    assert mypy.told(ROOT / "examples", "fastapi_orders.py", "orders.py") == []
 
 
 WRONG = """

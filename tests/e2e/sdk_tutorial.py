@@ -1,5 +1,5 @@
-"""The Python blocks of a page, one after the other as `python -m asyncio` takes them. A block comes on standard input
-as a line of JSON, what it printed goes back as one.
+"""The Python blocks of a page, one after the other as `python` or `python -m asyncio` takes them. A block comes on
+standard input as a line of JSON, what it printed goes back as one.
 
 Usage: sdk_tutorial.py URL
 """

@@ -4,12 +4,12 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+import sys
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 from support.client import data
-from support.daemon import ROOT
-from support.sdk import prepare
+from support.daemon import PACKAGE, ROOT
 from support.wait import until
 
 EXAMPLES = ROOT / "examples"
@@ -29,7 +29,8 @@ def test_curl(daemon, queue) -> None:
 
 
 def test_python(daemon, queue) -> None:
-    assert run(daemon, prepare("2").python, EXAMPLES / "orders.py", queue, f"{queue}-bills").splitlines()[:4] == [
+    told = run(daemon, sys.executable, EXAMPLES / "orders.py", queue, f"{queue}-bills", PYTHONPATH=str(PACKAGE))
+    assert told.splitlines() == [
         "stored: ['queued', 'queued', 'queued']", "statistics: 600 cents", "dead letters: [(1, 'no such account')]",
         "bills: [2, 3]"]
 

@@ -91,7 +91,7 @@ def test_the_web_application(start_daemon, tmp_path, monkeypatch):
     with ExitStack() as running:
         for command, promised in found:
             if "curl" in command and not listens(port):
-                worker = running.enter_context(program(daemon, tmp_path, "worker.py"))
+                worker = running.enter_context(program(daemon, tmp_path, "-m", "queend", "worker", "worker:app"))
                 web = running.enter_context(program(daemon, tmp_path, "web.py", PORT=str(port)))
                 until(lambda: listens(port), "web.py listens")
             check(daemon, tmp_path, command.replace("localhost:8000", f"127.0.0.1:{port}"), promised)
@@ -236,10 +236,11 @@ def test_flask(shop, tmp_path):
 
 
 def test_functions_as_jobs(shop, tmp_path):
-    with program(shop, tmp_path, "jobs.py"):
+    with program(shop, tmp_path, "-m", "queend", "worker", "jobs:workers") as worker:
         for command, promised in sessions("frameworks.md"):
             check(shop, tmp_path, command, promised)
-        until(lambda: (tmp_path / "jobs.py.log").read_text() == "5\n", "the worker prints")
+        until(lambda: "5" in (tmp_path / "jobs:workers.log").read_text().splitlines(), "the worker prints")
+    assert worker.returncode == 0
 
 
 @pytest.mark.daemon

@@ -1,5 +1,5 @@
-"""Pages that are typed in from top to bottom: their Python in the published client, their commands beside it. (The
-Spark of the tutorial: tests/spark/test_docs.py.)"""
+"""Pages that are typed in from top to bottom: their Python, and their commands beside it. Streams need the published
+client. (The Spark of the tutorial: tests/spark/test_docs.py.)"""
 from __future__ import annotations
 
 import json
@@ -8,6 +8,10 @@ import re
 import shlex
 import signal
 import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
 
 import pytest
 from support.daemon import PACKAGE, ROOT
@@ -16,9 +20,12 @@ from support.sdk import HERE, prepare
 from support.wait import PATIENCE
 
 # How many outputs are compared, at least.
-PAGES = {"tutorial.md": 14, "transactions.md": 5, "delays.md": 10, "streams.md": 6}
+PAGES = {"tutorial.md": 15, "transactions.md": 5, "delays.md": 10, "streams.md": 6, "languages.md": 3}
+PUBLISHED = {"streams.md"}     # its Python uses the published client
 # A command goes on in lines that begin with two spaces.
 COMMAND = re.compile(r"^\$ ([^\n]*(?:\n  [^\n]*)*)\n((?:(?!\$ ).*\n)*)", re.M)
+CLEAN = {k: v for k, v in os.environ.items() if not k.startswith(("QUEEN", "PYTHON", "LD_PRELOAD"))}
+OWN = {**CLEAN, "PYTHONPATH": str(PACKAGE)}
 # What the shell of a page knows. Each command is followed by a line with its status.
 SHELL = """queend() {{ {queend} "$@"; }}
 curl() {{ command curl -sS "$@"; }}
@@ -34,11 +41,10 @@ class Shell:
     """A shell that keeps its variables from command to command."""
 
     def __init__(self, daemon, folder) -> None:
-        environment = {k: v for k, v in os.environ.items() if not k.startswith(("QUEEN", "PYTHON", "LD_PRELOAD"))}
         self.url = daemon.url
         self.process = subprocess.Popen(["bash"], env={
-            **environment, "QUEEND_URL": daemon.url, "PYTHONPATH": str(PACKAGE), "XDG_CONFIG_HOME": str(folder)},
-            cwd="/", text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+            **OWN, "QUEEND_URL": daemon.url, "XDG_CONFIG_HOME": str(folder)}, cwd="/", text=True,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         self.process.stdin.write(SHELL.format(queend=shlex.join(queend())))
 
     def type(self, command: str) -> str:
@@ -59,59 +65,80 @@ class Shell:
         assert self.process.wait(PATIENCE) == 0
 
 
+@contextmanager
+def running(words: list[object], folder: Path, environment: dict[str, str]) -> Iterator[subprocess.Popen]:
+    """A program that is killed at the end of the block, if it still runs."""
+    with subprocess.Popen(list(map(str, words)), cwd=folder, env=environment, text=True, stdin=subprocess.PIPE,
+                          stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as program:
+        try:
+            yield program
+        finally:
+            program.kill()
+
+
+def stop(program: subprocess.Popen) -> None:
+    program.send_signal(signal.SIGTERM)
+    assert program.wait(PATIENCE) == 0
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_it_does_what_it_says(start_daemon, tmp_path, page: str) -> None:
     daemon = start_daemon()
-    clean = {k: v for k, v in os.environ.items() if not k.startswith(("QUEEN", "PYTHON", "LD_PRELOAD"))}
+    interpreter, environment = (prepare("2").python, CLEAN) if page in PUBLISHED else (sys.executable, OWN)
     blocks = re.findall(r"^```([^\n]*)\n(.*?)^```", (ROOT / "docs" / page).read_text(), re.M | re.S)
-    shell, steps = Shell(daemon, tmp_path), 0
-    with subprocess.Popen([prepare("2").python, HERE / "sdk_tutorial.py", daemon.url], env=clean, text=True,
-                          stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as python:
+    shell, steps, workers = Shell(daemon, tmp_path), 0, []
+    with ExitStack() as programs:
+        python = programs.enter_context(running([interpreter, HERE / "sdk_tutorial.py", daemon.url], tmp_path,
+                                                environment))
         told = ""
         for kind, text in blocks:
-            if kind == "python":
+            if kind == "python" and (file := re.match(r"# (\S+\.py)\n", text)):
+                (tmp_path / file[1]).write_text(text.replace("http://localhost:6632", daemon.url))
+            elif kind == "python":
                 python.stdin.write(f"{json.dumps(text)}\n")
                 python.stdin.flush()
                 answer = python.stdout.readline()
-                assert answer, (text, python.stderr.read(), daemon.story())
+                assert answer, (text, daemon.story())
                 told = json.loads(answer)
             elif kind == "text":
                 assert like(told, text), (told, text)
                 steps += 1
+            elif kind == "" and (command := re.match(r"\$ queend (worker .*)\n", text)):
+                workers.append(programs.enter_context(running([*queend(), *command[1].split()], tmp_path, OWN)))
             elif kind == "" and re.search(r"^\$ .*(queend |curl )", text, re.M):
                 for command, promised in COMMAND.findall(text):
                     said = shell.type(command)
                     assert not promised or like(said, promised), (command, said)
                     steps += bool(promised)
+        for worker in workers:
+            stop(worker)
         python.stdin.close()
         assert python.wait(PATIENCE) == 0 and steps >= PAGES[page], steps
     shell.close()
 
 
-def test_a_consumer_that_stops_after_its_message(start_daemon, tmp_path) -> None:
+def program_of(page: str, place: int = 0) -> str:
+    return re.findall(r"^```python\n(.*?)^```", (ROOT / page).read_text(), re.M | re.S)[place]
+
+
+@pytest.mark.parametrize("kind", ["own", "published"])
+def test_a_consumer_that_stops_after_its_message(start_daemon, tmp_path, kind: str) -> None:
     """Of docs/troubleshooting.md: SIGTERM comes while its handler runs."""
-    daemon = start_daemon()
-    (code,) = re.findall(r"^```python\n(.*?)^```", (ROOT / "docs/troubleshooting.md").read_text(), re.M | re.S)
-    (tmp_path / "consumer.py").write_text(code.replace("http://localhost:6632", daemon.url))
-    clean = {k: v for k, v in os.environ.items() if not k.startswith(("QUEEN", "PYTHON", "LD_PRELOAD"))}
+    daemon, published = start_daemon(), kind == "published"
+    code = program_of("docs/troubleshooting.md", published)
+    (tmp_path / "billing.py").write_text(code.replace("http://localhost:6632", daemon.url))
+    words = [prepare("2").python, "billing.py"] if published else [*queend(), "worker", "billing:app"]
     with daemon.client() as client:
         client.push("orders", {"n": 1})
-        with subprocess.Popen([prepare("2").python, tmp_path / "consumer.py"], env=clean, text=True,
-                              stdout=subprocess.PIPE, stderr=subprocess.PIPE) as program:
-            try:
-                assert program.stdout.readline() == "billing {'n': 1}\n"
-                program.send_signal(signal.SIGTERM)
-                assert program.wait(PATIENCE) == 0
-            finally:
-                program.kill()
+        with running(words, tmp_path, CLEAN if published else OWN) as program:
+            assert program.stdout.readline() == "billing {'n': 1}\n"
+            stop(program)
         (partition,) = client.get("/api/v1/consumer-groups/billing").json["orders"]["partitions"]
         assert (partition["offset"], partition["leaseActive"]) == (1, False)
 
 
 def test_the_python_of_the_readme(daemon, tmp_path) -> None:
-    (code,) = re.findall(r"^```python\n(.*?)^```", (ROOT / "README.md").read_text(), re.M | re.S)
-    (tmp_path / "readme.py").write_text(code.replace("http://localhost:6632", daemon.url))
-    clean = {k: v for k, v in os.environ.items() if not k.startswith(("QUEEN", "PYTHON", "LD_PRELOAD"))}
-    done = subprocess.run([prepare("2").python, tmp_path / "readme.py"], env=clean, capture_output=True, text=True)
-    assert done.returncode == 0 and done.stdout.startswith("{'n': 1}\n"), done
-    assert len(code.splitlines()) <= 12
+    (tmp_path / "readme.py").write_text(program_of("README.md").replace("http://localhost:6632", daemon.url))
+    done = subprocess.run([sys.executable, tmp_path / "readme.py"], env=OWN, capture_output=True, text=True)
+    assert done.returncode == 0 and done.stdout == "{'n': 1}\n", done
+    assert len(program_of("README.md").splitlines()) <= 12

@@ -1,7 +1,6 @@
 """The daemon as people start it: with its own PostgreSQL, alone and side by side, ended in every way."""
 import json
 import os
-import re
 import signal
 import socket
 import subprocess
@@ -13,6 +12,7 @@ import psycopg
 import pytest
 from support.client import Client
 from support.daemon import ROOT, Daemon
+from support.guides import like, sessions, type_in
 from support.wait import PATIENCE, until
 
 from queend.postgres.embedded import Embedded
@@ -101,20 +101,13 @@ def test_greets_with_lines_that_work(data):
         assert '"status":"queued"' in pushed and '"hello":"world"' in popped and '"success":true' in acked
 
 
-def test_the_session_of_the_readme_is_what_happens(data):
-    lines = (ROOT / "README.md").read_text().splitlines()
-    begin = lines.index(next(line for line in lines if line.startswith("$ curl")))
-    session = lines[begin:lines.index("```", begin)]
+def test_the_session_of_the_readme_is_what_happens(data, tmp_path):
+    found = sessions("../README.md")
+    assert len(found) == 3
     with Daemon.own(data) as daemon:
         daemon.await_ready()
-        script = "; echo; ".join(line[2:] for line in session
-                                 if line.startswith("$ ")).replace("localhost:6632", f"127.0.0.1:{daemon.port}")
-        done = subprocess.run(["bash", "-c", script], capture_output=True, text=True)
-        told = [line for line in done.stdout.splitlines() if line]
-        promised = [line for line in session if not line.startswith("$ ")]
-        assert len(told) == len(promised) == 3
-        for got, pattern in zip(told, promised, strict=True):
-            assert re.fullmatch(".*".join(map(re.escape, pattern.split("…"))), got), (got, pattern)
+        for command, promised in found:
+            assert promised and like(type_in(daemon, tmp_path, command), promised), command
 
 
 def test_two_side_by_side(data, tmp_path):

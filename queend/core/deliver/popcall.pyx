@@ -100,6 +100,11 @@ cdef inline int64_t popcall_bytes(PopJob* j) noexcept nogil:
         each = CALL_EACH
     return CALL_COPIES * min(j.req.batch * each, max(each, max(answer, CLAIM_BYTES)))
 
+cdef inline int64_t popcall_wants(int64_t bytes) noexcept nogil:
+    # Returns how much of the bound of unsent answers must be free for a pop that takes so many bytes. One that takes
+    # more than half of it, because of a large message, begins once half of it is free.
+    return min(bytes, budget_most_unsent() // 2)
+
 cdef bint popcall_room(PopCall* call, PopJob* j) noexcept nogil:
     # Returns True if the pop may travel with the call. A pop that takes much memory waits while other calls of this
     # worker are in flight: the end of a call tries it again. It also waits while the memory of earlier answers is given
@@ -114,7 +119,7 @@ cdef bint popcall_room(PopCall* call, PopJob* j) noexcept nogil:
             return False
         flying = atomic_get64(&budget.expected)
         if (call.base.limit.in_flight > 1
-                and flying + atomic_get64(&budget.untaken) + bytes > budget_most_unsent()):
+                and flying + atomic_get64(&budget.untaken) + popcall_wants(bytes) > budget_most_unsent()):
             return False
     call.expected += bytes
     return True
@@ -128,6 +133,7 @@ cdef bint popcall_crowded(Engine* e, PopJob* j) noexcept nogil:
     cdef bint crowded
     if bytes <= CALL_FREE or c == NULL or c.feed != NULL:     # a stream looks at the budget itself
         return False
+    bytes = popcall_wants(bytes)
     if c.first != j.job.r:
         crowded = atomic_get64(&budget.untaken) + bytes > budget_most_unsent() // 2
     else:
