@@ -191,3 +191,28 @@ def test_a_daemon_that_stops_answers_for_what_it_is_reading(start_daemon: Callab
             until(lambda: client.metric("queend_worker_bytes_in_total") > len(body), "it has come")
         daemon.stop()
         assert wire.receive().status in (201, 400, 413)
+
+
+@pytest.mark.parametrize("busy", [False, True])
+def test_the_largest_message_is_delivered(daemon: Daemon, queue: str, busy: bool) -> None:
+    """Its answer takes more memory than there is for answers that clients have not taken. busy: others pop as well."""
+    over = threading.Event()
+
+    def pop_small() -> None:
+        with daemon.client() as other:
+            while not over.is_set():
+                other.push(f"{queue}-small", 1)
+                other.pop(f"{queue}-small", autoAck=True)
+
+    threads = [threading.Thread(target=pop_small) for _ in range(4 * busy)]
+    text = "x" * (60 * MIB)
+    with daemon.client() as client:
+        client.push(queue, text)
+        for thread in threads:
+            thread.start()
+        try:
+            assert data(client.pop(queue)) == [text]
+        finally:
+            over.set()
+            for thread in threads:
+                thread.join()

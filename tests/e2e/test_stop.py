@@ -111,11 +111,11 @@ def test_what_is_cut_off_is_told(start_daemon):
     told = [line for line in daemon.log if line["event"] == "left_undone"]
     assert not daemon.line("stopped")["drained"] and {line["level"] for line in told} == {"warn"}
     assert sorted(re.sub(r"\d+ ms", "# ms", line["detail"]) for line in told) == [
-        "an incomplete request",
         "ack, queue q, partition p, group g; in the statement ack_leased, sent # ms ago; # ms old; client connected",
+        "an incomplete request",
         "pop, fetching, queue q, group h, candidates: 1, waits for # ms; in the statement pop, sent # ms ago; # ms old;"
         " client connected",
-        "push, queue q, partition o, parts in flight: 1; in a push stream; # ms old; it has no client",
+        "push, queue q, partition o, parts in flight: 1; in a push stream; # ms old; client gone",
         "push, queue q, partition p, parts in flight: 1; in a push stream; # ms old; client connected",
         "with the control plane: /api/v1/messages; # ms old; client connected"]
 
