@@ -172,8 +172,16 @@ cdef bint job_unsent(Job* job, JobList* list, int outcome, const char* large) no
 
 cdef bint jobs_back(Call* c, PGresult* res, int outcome, JobList* list, const CallTexts* texts) noexcept nogil:
     # Puts each job of a call that was not sent, or failed, back into its list or refuses it. Returns False if it was
-    # answered.
-    if outcome >= SLOT_UNSENT:
+    # answered. Jobs that are too large for a statement, or for the memory, go alone the next time, and then are refused.
+    cdef bint refuses = outcome > SLOT_UNSENT and (c.jobs.n == 1 or c.jobs.first.isolated)
+    cdef Job* job = c.jobs.first
+    if refuses:
+        while c.jobs.first != NULL:
+            job_unsent(joblist_take(&c.jobs), list, outcome, b"The request is too large for PostgreSQL")
+    elif outcome >= SLOT_UNSENT:
+        while job != NULL:
+            job.isolated = job.isolated or outcome > SLOT_UNSENT
+            job = job.next
         jobs_queue_first(&c.jobs, list)
     elif outcome != SLOT_OK:
         jobs_failed(c, res, list, texts)

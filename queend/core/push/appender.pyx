@@ -46,8 +46,13 @@ cdef void appender_close() noexcept nogil:
     global appenders
     cdef int i
     cdef Appender* s
+    cdef PushBatch* b
     for i in range(appenders_all):
         s = &appenders[i]
+        while s.resend != NULL:
+            b = s.resend
+            s.resend = b.next
+            batch_free(b)
         batch_free(s.gather)
         batch_free(s.flying)
         pushers_close(s)

@@ -145,7 +145,7 @@ cdef void results_compare(PushBatch* b, PGresult* res) noexcept nogil:
     while g != NULL:
         if g.compared:
             g.answered = g.missing == 0
-            g.refused = not g.answered
+            g.refused = g.refused or not g.answered
         g = g.next
 
 cdef void result_compare_row(PushBatch* b, PushPartition* g, PGresult* res, int row) noexcept nogil:
