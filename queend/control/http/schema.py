@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from typing import Any
 
-TEXT, INTEGER, FLAG = {"type": "string"}, {"type": "integer"}, {"type": "boolean"}
+TEXT, INTEGER, FLAG = {"type": "string"}, {"type": "integer", "format": "int64"}, {"type": "boolean"}
 ANY: dict[str, Any] = {}
 NAME = {"type": "string", "maxLength": 255}
 ID = {"type": "string", "format": "uuid"}
@@ -12,7 +12,8 @@ TIME = {"type": "string", "format": "date-time"}
 WHEN = {"oneOf": [{**TEXT, "description": "a time with a time zone, as RFC 3339 has it"},
                   {**INTEGER, "description": "ms since 1970"}]}
 NUMBER, BYTES = {"type": "number"}, {"type": "string", "format": "binary"}
-MAYBE, SOME_INTEGER, SOME_NUMBER = ({"type": [kind, "null"]} for kind in ("string", "integer", "number"))
+MAYBE, SOME_NUMBER = ({"type": [kind, "null"]} for kind in ("string", "number"))
+SOME_INTEGER = {**INTEGER, "type": ["integer", "null"]}
 SOME_TIME = {**MAYBE, "format": "date-time"}
 JSON = {"type": ["object", "array"]}
 TRACEPARENT = {"type": "string", "pattern": "^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}"}
