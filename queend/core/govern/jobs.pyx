@@ -172,7 +172,7 @@ cdef bint job_unsent(Job* job, JobList* list, int outcome, const char* large) no
 
 cdef bint jobs_back(Call* c, PGresult* res, int outcome, JobList* list, const CallTexts* texts) noexcept nogil:
     # Puts each job of a call that was not sent, or failed, back into its list or refuses it. Returns False if it was
-    # answered. Jobs that are too large for a statement, or for the memory, go alone the next time, and then are refused.
+    # answered. Jobs too large for a statement, or for the memory, go alone the next time, and then are refused.
     cdef bint refuses = outcome > SLOT_UNSENT and (c.jobs.n == 1 or c.jobs.first.isolated)
     cdef Job* job = c.jobs.first
     if refuses:

@@ -194,6 +194,7 @@ cdef void tls_on_read(uv_stream_t* stream, ssize_t got, const uv_buf_t* buf) noe
     cdef TlsRoom* room = c.worker.tls
     cdef uint64_t* bytes_in = &c.worker.counters.bytes_in
     cdef uint64_t before = bytes_in[0]
+    cdef int pieces = c.worker.turn_pieces
     if got < 0 and got != UV_ENOBUFS:
         tls_left(c)
     if got == UV_ENOBUFS and t.phase == TLS_SHAKING:
@@ -209,12 +210,16 @@ cdef void tls_on_read(uv_stream_t* stream, ssize_t got, const uv_buf_t* buf) noe
     room.at = buf.base
     room.left = <size_t>got
     room.used = 0             # nothing of another connection
+    t.silent = 0
     ERR_clear_error()
     if t.phase == TLS_OPEN or tls_shake(c):
         tls_take(c)
     room.left = 0
     # A turn is bounded by the bytes of the socket: short records cost more than their plain bytes tell.
-    bytes_in[0] = max(bytes_in[0], before + <size_t>got)
+    t.uncounted += got - <int64_t>(bytes_in[0] - before)
+    if t.uncounted > 0:
+        bytes_in[0] += <uint64_t>t.uncounted
+        t.uncounted = 0
     if c.state >= CONN_LINGER:
         return
     if not tlswrite_send(c):  # what the session answered by itself: its handshake, tickets, new keys
@@ -228,7 +233,8 @@ cdef void tls_on_read(uv_stream_t* stream, ssize_t got, const uv_buf_t* buf) noe
         budget_account(c)
     if c.state < CONN_LINGER and conn_output_full(c):
         conn_pause(c)
-    if c.state < CONN_LINGER and not c.paused and c.reading == NULL and not c.head.len and tls_incomplete(t):
+    if (c.state < CONN_LINGER and not c.paused and t.phase == TLS_OPEN and tls_incomplete(t)
+            and c.worker.turn_pieces == pieces):
         conn_read_piece(c)    # of a record
     conn_settle(c)
 
@@ -276,7 +282,7 @@ cdef size_t tls_decrypt(Tls* t, char* out, size_t room) noexcept nogil:
     while n < room and (t.worker.tls.left or SSL_pending(t.ssl)):
         ERR_clear_error()     # of others: SSL_get_error would blame the session
         if SSL_read_ex(t.ssl, out + n, room - n, &got) == 1:
-            t.silent = 0
+            t.silent -= t.silent > 0      # it has data
             n += got
             continue
         error = SSL_get_error(t.ssl, 0)
@@ -320,6 +326,7 @@ cdef bint tls_shake(Conn* c) noexcept nogil:
         w.counters.tls_handshakes += 1
         w.counters.tls_resumed += SSL_session_reused(t.ssl) == 1
         if not tls_identify(t):
+            tls_failed(c, b"the names of the certificate could not be read")
             conn_close(c)
             return False
         return True

@@ -143,7 +143,7 @@ cdef enum:
     TLS_SHAKING_BYTES = 81920 # most that a session holds until its handshake is complete, measured
     TLS_MESSAGE_MOST = 16384  # most bytes of a client's first message, and of its certificates
     TLS_SUBJECT = 255         # most bytes of a subject
-    TLS_SILENT_MOST = 32      # most records up to the next one with data: each new key costs some 10 us
+    TLS_SILENT_MOST = 64      # most records without data in one read: each new key costs some 10 us
     TLS_NOT_THERE = -1        # X509_get_ext_d2i: the certificate has no such extension
     TLS_ROUND = 8 * TLS_RECORD        # plain bytes that are encrypted at once
     TLS_OUTPUT = TLS_ROUND + 32768    # room for their records, one more, and what the session sends by itself
@@ -161,7 +161,8 @@ cdef struct Tls:              # a connection's session (net/tls)
     bint waited               # its handshake had to wait for a later turn, and may go on now
     bint too_large            # a message of its handshake is larger than TLS_MESSAGE_MOST
     int record_left           # bytes of the record being read that are still to come
-    int silent                # records begun since the last one with data
+    int silent                # records of the last read that had no data, and the one being read
+    int64_t uncounted         # bytes of the socket that bytes_in lacks; below 0: plain bytes that it has too much
     uint8_t header_got        # bytes of the header being read
     uint8_t[5] header
     int message_left          # bytes of the handshake's message being read that are still to come
