@@ -8,6 +8,7 @@ from .errors import (
     BadAnswer,
     Forbidden,
     LeaseLost,
+    NotFound,
     NotSettled,
     NotStored,
     QueendError,
@@ -17,7 +18,7 @@ from .errors import (
     Unavailable,
 )
 from .handlers import CallNext
-from .message import Message, Origin, Push, Scheduled, Stored
+from .message import Message, Origin, Push, Record, Scheduled, Stored
 from .outcome import Dead, InvalidPayload, Later, Skip
 from .payload import TypedMessage
 from .settle import Settled, Verdict
@@ -27,7 +28,7 @@ from .worker import App, Worker
 
 __all__ = [
     "App", "AsyncClient", "AsyncTransaction", "Backoff", "BadAnswer", "BatchContext", "CallNext", "Client",
-    "Context", "Dead", "File", "Forbidden", "InvalidPayload", "Later", "LeaseLost", "Message", "NotSettled",
-    "NotStored", "Origin", "Push", "QueendError", "Refused", "Scheduled", "Settled", "Skip", "Stored",
-    "Transaction", "TransactionRefused", "TypedMessage", "Unauthorized", "Unavailable", "Verdict", "Worker",
+    "Context", "Dead", "File", "Forbidden", "InvalidPayload", "Later", "LeaseLost", "Message", "NotFound",
+    "NotSettled", "NotStored", "Origin", "Push", "QueendError", "Record", "Refused", "Scheduled", "Settled", "Skip",
+    "Stored", "Transaction", "TransactionRefused", "TypedMessage", "Unauthorized", "Unavailable", "Verdict", "Worker",
 ]

@@ -15,8 +15,9 @@ from . import push as pushing
 from . import settle as settling
 from .attempts import Backoff
 from .call import Call, Reply, Steps, advanced, encoded
+from .fetch import Reading
 from .link import TLS, Servers, Settings, URLs, reply, was_sent
-from .message import DEFAULT, Message, Push, Scheduled, Stored
+from .message import DEFAULT, Message, Push, Record, Scheduled, Stored
 from .pool import async_http
 from .pop import Start, pop
 from .settle import Messages, Settled, Verdict, verdicts
@@ -88,6 +89,17 @@ class AsyncClient:
         return await self.perform(pop(queue, group=group, partition=partition, batch=batch, partitions=partitions,
                                    wait=wait, lease=lease, auto_ack=auto_ack, start=start))
 
+    def fetch(self, queue: str, *, partition: str | None = None, offset: int | None = None,
+              since: datetime | None = None, limit: int | None = None) -> AsyncIterator[Record]:
+        """Reads stored messages of a queue, or of one partition, without a consumer group: nothing is delivered, and no
+        cursor moves. Begins at the oldest stored message, at `offset` (of `partition`), or with the first messages
+        stored at or after `since`. Ends after `limit` messages, or with the last one that was stored when the read
+        began. Messages of a partition come in order. Options that delay or expire messages hide none; those that
+        retention or a deletion removed are left out, and their offsets are missing. An answer of the server has up to
+        1 MiB of payload. Raises ValueError for arguments that do not fit together; while it is read, NotFound without
+        such a queue, and Refused for an offset behind the end of the partition (`code` is `OFFSET_OUT_OF_RANGE`)."""
+        return self._fetched(Reading(queue, partition, offset, since, limit))
+
     def stream(self, queue: str, *, group: str | None = None, partition: str | None = None, credit: int | None = None,
                batch: int | None = None, partitions: int | None = None, lease: int | None = None,
                auto_ack: bool = False, release: bool = False, heartbeat: int = 15, start: Start = None) -> AsyncStream:
@@ -146,6 +158,12 @@ class AsyncClient:
         except StopIteration as end:
             result: Result = end.value
             return result
+
+    async def _fetched(self, reading: Reading) -> AsyncIterator[Record]:
+        """Yields the messages of a read."""
+        while not reading.ended:
+            for record in await self.perform(reading.page()):
+                yield record
 
     async def _send(self, call: Call) -> Reply:
         """Sends a request, again if need be, and returns its answer."""

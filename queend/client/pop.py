@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Literal, Union
 
 from .call import Call, Steps, escaped
-from .message import Message, message, milliseconds
+from .message import Message, message, milliseconds, zoned
 
 # Where a group begins that did not exist before.
 Start = Union[Literal["all", "new"], datetime, None]
@@ -30,11 +30,9 @@ def pop(queue: str, *, group: str | None, partition: str | None, batch: int | No
 def consumer(group: str | None, partitions: int | None, batch: int | None, lease: int | None, auto_ack: bool,
              start: Start) -> dict[str, str | int | bool | None]:
     """Returns the query that pops and streams share."""
-    if isinstance(start, datetime) and start.tzinfo is None:
-        raise ValueError(f"the moment {start.isoformat()} has no time zone")
     return {"consumerGroup": group, "batch": batch, "partitions": partitions, "leaseSeconds": lease,
             "autoAck": True if auto_ack else None, "subscriptionMode": start if isinstance(start, str) else None,
-            "subscriptionFrom": start.isoformat() if isinstance(start, datetime) else None}
+            "subscriptionFrom": zoned(start) if isinstance(start, datetime) else None}
 
 
 def target(route: str, queue: str, partition: str | None) -> str:
