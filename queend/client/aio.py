@@ -7,12 +7,14 @@ from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Se
 from contextlib import asynccontextmanager
 from datetime import datetime
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Unpack
 
 import httpx
 
+from . import admin
 from . import push as pushing
 from . import settle as settling
+from .admin import Group, Position, QueueOptions
 from .attempts import Backoff
 from .call import Call, Reply, Steps, advanced, encoded
 from .fetch import Reading
@@ -141,6 +143,52 @@ class AsyncClient:
         """Returns a transaction for `async with`, whose block collects what to do. It takes effect at the end of the
         block, or raises TransactionRefused; after an exception in the block it does nothing."""
         return AsyncTransaction(self, skip_duplicates)
+
+    async def depth(self, queue: str, group: str | None = None) -> int:
+        """Returns how many messages a group has not consumed; those on lease count. QUEUE_MODE names the consumers
+        without a group. Without `group`, counts in each partition for the group that is furthest behind. A group that
+        does not exist has all messages to consume. With more than 10 000 partitions the number may be some seconds old.
+        Raises NotFound if there is no such queue."""
+        return await self.perform(admin.depth(queue, group))
+
+    async def groups(self, queue: str) -> list[Group]:
+        """Returns the consumer groups of a queue with their lag, by name. An unknown queue has none."""
+        return await self.perform(admin.groups(queue))
+
+    async def seek(self, queue: str, group: str, to: Position, *, partition: str | None = None) -> int:
+        """Moves the cursors of a group, in one partition or in all: to an offset, past the messages stored at or before
+        a moment, to the `beginning` or to the `end`. Messages from there on are delivered, earlier ones are not. Leases
+        of the group in these partitions end. Returns the number of partitions; of one partition, 0 if the cursor was
+        already there. Raises NotFound if there is no such queue, group or partition, ValueError for another position,
+        and Unavailable with `may_be_done` if the answer is lost."""
+        return await self.perform(admin.seek(queue, group, to, partition))
+
+    async def pause(self, queue: str, group: str | None = None) -> bool:
+        """Pauses delivery from a queue, or to one group of it. Pushes, acknowledgments and leases go on. Returns
+        whether that changed anything. Raises NotFound if there is no such queue or group."""
+        return await self.perform(admin.switch("pause", queue, group))
+
+    async def resume(self, queue: str, group: str | None = None) -> bool:
+        """Resumes delivery from a queue, or to one group of it. A group is delivered to only if neither it nor its
+        queue is paused. Returns whether that changed anything. Raises NotFound if there is no such queue or group."""
+        return await self.perform(admin.switch("resume", queue, group))
+
+    async def delete_group(self, queue: str, group: str) -> bool:
+        """Deletes a group of a queue with its cursors; if consumers name it again, it begins as a new one. Returns
+        whether it existed. Raises Unavailable with `may_be_done` if the answer is lost. Needs an admin token."""
+        return await self.perform(admin.delete_group(queue, group))
+
+    async def configure(self, queue: str, *, namespace: str | None = None, task: str | None = None,
+                        replace: bool = False, **options: Unpack[QueueOptions]) -> QueueOptions:
+        """Sets options of a queue, and creates it if it does not exist. Options that are not named keep their values;
+        with `replace` they are reset to their defaults. Returns the options of the queue. Raises TypeError for an
+        unknown option, and Refused for a value that is not allowed."""
+        return await self.perform(admin.configure(queue, namespace, task, replace, options))
+
+    async def delete_queue(self, queue: str) -> bool:
+        """Deletes a queue with its messages, groups and dead letters. Returns whether it existed. Raises Unavailable
+        with `may_be_done` if the answer is lost. Needs an admin token."""
+        return await self.perform(admin.delete_queue(queue))
 
     async def call(self, method: str, path: str, *, query: Mapping[str, str | int | bool | None] | None = None,
              body: Any = None) -> Any:
