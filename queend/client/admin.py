@@ -4,7 +4,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal, TypedDict, Union
+from typing import Any, Literal, TypedDict, Union, cast
 
 from .attempts import Backoff
 from .call import Call, Reply, Steps, encoded, escaped
@@ -171,8 +171,9 @@ def received(name: str, value: Any) -> Any:
     if name == "retryDelay":
         return value / 1000
     if name == "retryBackoff" and value is not None:
-        return [pause / 1000 for pause in value] if isinstance(value, list) else Backoff(
-            value["initial"] / 1000, value["multiplier"], value["max"] / 1000, value["jitter"])
+        if isinstance(value, list):
+            return [pause / 1000 for pause in cast("list[int]", value)]
+        return Backoff(value["initial"] / 1000, value["multiplier"], value["max"] / 1000, value["jitter"])
     return value
 
 
