@@ -1,6 +1,7 @@
 """Queues and consumer groups: how far behind groups are, seeks, pauses, options, deletions."""
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -15,6 +16,8 @@ from .message import milliseconds, zoned
 GONE = 404
 LONG = 60.0     # s: for requests that may concern many partitions, beyond the usual time
 PAGE = 1000     # groups of one answer
+TIMES = {"lease_time", "delayed_processing", "window_buffer", "ttl", "rate_period", "retention_seconds",
+         "completed_retention_seconds", "max_wait_time_seconds"}
 # Where a seek leads: an offset, a moment, or an end of the queue.
 Position = Union[int, datetime, Literal["beginning", "end"]]
 
@@ -34,21 +37,21 @@ class Group:
 
 
 class QueueOptions(TypedDict, total=False):
-    """Options of a queue; None resets one to its default (docs/queue-options.md). Times are in seconds. lease_time,
-    delayed_processing, window_buffer, ttl, rate_period and the retention times are whole numbers; retry_backoff: the
-    pauses before the first, second and further retries, or a rule."""
+    """Options of a queue; None resets one to its default (docs/queue-options.md). Times are in seconds, rounded up
+    to whole ones; those of retry_delay and retry_backoff to milliseconds. retry_backoff: the pauses before the first,
+    second and further retries, or a rule."""
 
-    lease_time: int | None
+    lease_time: float | None
     retry_limit: int | None
     delivery_limit: int | None
     retry_delay: float | None
     retry_backoff: Sequence[float] | Backoff | None
-    delayed_processing: int | None
-    window_buffer: int | None
+    delayed_processing: float | None
+    window_buffer: float | None
     max_size: int | None
-    ttl: int | None
+    ttl: float | None
     rate_limit: int | None
-    rate_period: int | None
+    rate_period: float | None
     rate_burst: int | None
     group_rate_limit: int | None
     group_rate_burst: int | None
@@ -56,9 +59,9 @@ class QueueOptions(TypedDict, total=False):
     queue_rate_burst: int | None
     priority: int | None
     retention_enabled: bool | None
-    retention_seconds: int | None
-    completed_retention_seconds: int | None
-    max_wait_time_seconds: int | None
+    retention_seconds: float | None
+    completed_retention_seconds: float | None
+    max_wait_time_seconds: float | None
     encryption_enabled: bool
 
 
@@ -163,6 +166,8 @@ def sent(name: str, value: Any) -> tuple[str, Any]:
                  "max": max(1, milliseconds(value.max)), "jitter": value.jitter}
     elif name == "retry_backoff" and value is not None:
         value = [milliseconds(pause) for pause in value]
+    elif name in TIMES and value is not None:
+        value = math.ceil(value)
     return word(name), value
 
 

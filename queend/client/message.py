@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import base64
+import math
 import os
 import time
 from collections.abc import Callable, Mapping
@@ -23,7 +24,8 @@ TRACE: ContextVar[Callable[[], tuple[str | None, str | None]] | None] = ContextV
 class Push:
     """A message to be stored. data: what JSON can hold; partition: messages of one partition keep their order; id: its
     transactionId, by which the partition recognises a duplicate, made here if it is not given; delay: seconds until it
-    may be delivered; at: the moment from which it may be delivered, with a time zone. Only one of delay and at."""
+    may be delivered; at: the moment from which it may be delivered, with a time zone. Only one of delay and at.
+    traceparent, tracestate: its trace (W3C), by default that of the handler that runs, with the middleware `traced`."""
 
     queue: str
     data: Any
@@ -208,3 +210,10 @@ def milliseconds(seconds: float) -> int:
         raise ValueError(f"a delay of {seconds} s is not possible")
     whole = int(seconds * 1000)
     return whole if whole >= seconds * 1000 else whole + 1
+
+
+def seconds(time: float) -> int:
+    """Returns a time in whole seconds, rounded up. Raises ValueError if it is not above 0."""
+    if not 0 < time < math.inf:
+        raise ValueError(f"a time of {time} s is not possible")
+    return math.ceil(time)

@@ -104,7 +104,7 @@ def test_deletions(q: Any, queue: str) -> None:
 
 
 def test_options(q: Any, client: Plain, queue: str) -> None:
-    found: QueueOptions = q.configure(queue, namespace="shop", task="billing", lease_time=60, retry_delay=1.5,
+    found: QueueOptions = q.configure(queue, namespace="shop", task="billing", lease_time=59.5, retry_delay=1.5,
                                       retry_backoff=[0.5, 2], delivery_limit=5)
     assert (found["lease_time"], found["retry_backoff"], found["delivery_limit"], found["retry_limit"]) == (
         60, [0.5, 2.0], 5, 3)
