@@ -79,6 +79,10 @@ def test_an_example_has_true_types(mypy: Checker) -> None:
     assert mypy.told(ROOT / "examples", "fastapi_orders.py") == []
 
 
+def test_the_script_of_the_client_has_true_types(mypy: Checker) -> None:
+    assert mypy.told(ROOT / "examples", "replay.py") == []
+
+
 WRONG = """
 from dataclasses import dataclass
 from queend.client import App, AsyncClient, Client, Context, Message, TypedMessage
