@@ -138,8 +138,8 @@ class Message:
 @dataclass(frozen=True)
 class Record:
     """A stored message, as `fetch` reads it: it is not delivered, so there is nothing to acknowledge. id: its
-    transactionId; created_at: when the push stored it, to the microsecond; origin: the dead letter that was redriven;
-    key: an id that stays the same after a redrive."""
+    transactionId; data: bytes of a CloudEvent are their base64 text; created_at: when the push stored it, to the
+    microsecond; origin: the dead letter that was redriven; key: an id that stays the same after a redrive."""
 
     queue: str
     partition: str

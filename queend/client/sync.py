@@ -191,8 +191,8 @@ class Client:
     def configure(self, queue: str, *, namespace: str | None = None, task: str | None = None, replace: bool = False,
                   **options: Unpack[QueueOptions]) -> QueueOptions:
         """Sets options of a queue, and creates it if it does not exist. Options that are not named keep their values;
-        with `replace` they are reset to their defaults. Returns the options of the queue. Raises TypeError for an
-        unknown option, and Refused for a value that is not allowed."""
+        with `replace` they are reset to their defaults. Returns the options of the queue; those that Queen MQ lacks
+        only if they were set. Raises TypeError for an unknown option, and Refused for a value that is not allowed."""
         return self.perform(admin.configure(queue, namespace, task, replace, options))
 
     def delete_queue(self, queue: str) -> bool:

@@ -81,6 +81,15 @@ def test_a_redriven_message_names_its_origin(q: Any, client: Plain, queue: str) 
     assert again.id != again.key == "first" and again.origin is not None and again.origin.queue == queue
 
 
+def test_bytes_of_a_cloud_event_are_text(q: Any, client: Plain, queue: str) -> None:
+    event = {"specversion": "1.0", "id": "1", "source": "/s", "type": "t", "data_base64": "AAEC"}
+    headers = {"Content-Type": "application/cloudevents+json"}
+    assert client.request("POST", f"/api/v1/events/{queue}", event, headers).status == 201
+    (record,) = q.fetch(queue)
+    (message,) = q.pop(queue)
+    assert (message.data, record.data) == (b"\0\1\2", "AAEC")
+
+
 def test_what_does_not_exist(q: Any, queue: str) -> None:
     for partition in (None, "p"):
         with pytest.raises(NotFound, match="there is no queue '.*-none'"):
