@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 SUDO   := $(if $(filter 0,$(shell id -u)),,sudo)
 
 .DEFAULT_GOAL := help
-.PHONY: help system lock venv build run check test test-quick test-asan test-tsan test-faults test-seeds test-truth test-kills test-findings test-patroni test-schema test-sdk dashboard test-dashboard test-generated typescript test-typescript test-windows test-spark package deb image test-packages test-spark-kills demo-spark documents site ways fuzz bench bench-quick bench-scale bench-soak bench-peers bench-compare bench-bounds bench-secure bench-live bench-spark bench-spark-archive clean
+.PHONY: help system lock venv build run check test test-quick test-asan test-tsan test-faults test-seeds test-truth test-kills test-findings test-patroni test-schema test-sdk dashboard test-dashboard test-generated test-pyright typescript test-typescript test-windows test-spark package deb image test-packages test-spark-kills demo-spark documents site ways fuzz bench bench-quick bench-scale bench-soak bench-peers bench-compare bench-bounds bench-secure bench-live bench-spark bench-spark-archive clean
 
 help: ## print this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -136,6 +136,11 @@ test-generated: build system-tests ## clients that generators make of /openapi.j
 	@$(BIN)/python tools/requirements.py generated | build/generated/bin/pip install --quiet --disable-pip-version-check -r /dev/stdin
 	@cd dashboard && test -d node_modules || npm ci --no-audit --no-fund --silent
 	@$(BIN)/python -m pytest tests/generated --generated $(ARGS)
+
+test-pyright: $(VENV)/.ready ## pyright, strictly, on the Python client, its examples and the programs of its page: 20 seconds; once it is installed, `make check` does this, too
+	@test -x build/pyright/bin/python || $(PYTHON) -m venv build/pyright
+	@$(BIN)/python tools/requirements.py pyright | build/pyright/bin/pip install --quiet --disable-pip-version-check -r /dev/stdin
+	@$(BIN)/python -m pytest tests/check/test_types.py -k pyright $(ARGS)
 
 typescript: build ## make the types of clients/typescript from the routes (npm)
 	@test -d clients/typescript/node_modules || npm ci --prefix clients/typescript --no-audit --no-fund --silent

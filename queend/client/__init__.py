@@ -1,6 +1,7 @@
 """A client of queend: `from queend.client import Client`, `AsyncClient`, or `App` for workers (docs/client.md).
 
 It imports httpx and the standard library alone."""
+from .admin import Group, Position, QueueOptions
 from .aio import AsyncClient, AsyncTransaction
 from .attempts import Backoff
 from .context import BatchContext, Context
@@ -8,6 +9,7 @@ from .errors import (
     BadAnswer,
     Forbidden,
     LeaseLost,
+    NotFound,
     NotSettled,
     NotStored,
     QueendError,
@@ -17,7 +19,7 @@ from .errors import (
     Unavailable,
 )
 from .handlers import CallNext
-from .message import Message, Origin, Push, Scheduled, Stored
+from .message import QUEUE_MODE, Message, Origin, Push, Record, Scheduled, Stored
 from .outcome import Dead, InvalidPayload, Later, Skip
 from .payload import TypedMessage
 from .settle import Settled, Verdict
@@ -27,7 +29,8 @@ from .worker import App, Worker
 
 __all__ = [
     "App", "AsyncClient", "AsyncTransaction", "Backoff", "BadAnswer", "BatchContext", "CallNext", "Client",
-    "Context", "Dead", "File", "Forbidden", "InvalidPayload", "Later", "LeaseLost", "Message", "NotSettled",
-    "NotStored", "Origin", "Push", "QueendError", "Refused", "Scheduled", "Settled", "Skip", "Stored",
-    "Transaction", "TransactionRefused", "TypedMessage", "Unauthorized", "Unavailable", "Verdict", "Worker",
+    "Context", "Dead", "File", "Forbidden", "Group", "InvalidPayload", "Later", "LeaseLost", "Message", "NotFound",
+    "NotSettled", "NotStored", "Origin", "Position", "Push", "QUEUE_MODE", "QueendError", "QueueOptions", "Record",
+    "Refused", "Scheduled", "Settled", "Skip", "Stored", "Transaction", "TransactionRefused", "TypedMessage",
+    "Unauthorized", "Unavailable", "Verdict", "Worker",
 ]

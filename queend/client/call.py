@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
 from urllib.parse import quote
 
-from .errors import BadAnswer, Forbidden, Refused, Unauthorized
+from .errors import BadAnswer, Forbidden, NotFound, Refused, Unauthorized
 
 Result = TypeVar("Result")
 Query = Mapping[str, "str | int | bool | None"]
@@ -90,11 +90,12 @@ class Reply:
         return cast("dict[str, Any]", body) if isinstance(body, dict) else None
 
     def checked(self, accept: tuple[int, ...] = ()) -> Reply:
-        """Returns itself if it is a success, or of a status to accept. Raises Unauthorized, Forbidden or Refused."""
+        """Returns itself if it is a success, or of a status to accept. Raises Unauthorized, Forbidden, NotFound or
+        Refused."""
         if self.status < 300 or self.status in accept:
             return self
         error, code = self.refusal
-        kind = {401: Unauthorized, 403: Forbidden}.get(self.status, Refused)
+        kind = {401: Unauthorized, 403: Forbidden, 404: NotFound}.get(self.status, Refused)
         raise kind(error, self.status, code)
 
 

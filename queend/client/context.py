@@ -50,15 +50,17 @@ class BatchContext(Context):
         self._verdicts: dict[str, Verdict] = {}
 
     def fail(self, message: Message, error: str) -> None:
-        """Counts a failure of a message and has it delivered again, or makes it a dead letter."""
+        """Counts a failure of a message and has it delivered again, or makes it a dead letter. Raises
+        ValueError for a message of another batch."""
         self._decide(Verdict(message, "failed", error))
 
     def later(self, message: Message, seconds: float = 0.0) -> None:
-        """Has a message delivered again after so many seconds."""
+        """Has a message delivered again after so many seconds, without counting a failure. Raises ValueError for a
+        message of another batch, or seconds below 0."""
         self._decide(Verdict(message, "retry", delay=seconds))
 
     def dead(self, message: Message, error: str) -> None:
-        """Makes a message a dead letter."""
+        """Makes a message a dead letter with this error. Raises ValueError for a message of another batch."""
         self._decide(Verdict(message, "dlq", error))
 
     def unfit(self, message: Message, error: InvalidPayload) -> None:

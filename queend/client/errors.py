@@ -30,6 +30,10 @@ class Forbidden(Refused):
     """The token lacks a right (403). `error` names the verb and the queue."""
 
 
+class NotFound(Refused):
+    """There is no such queue, partition, group or message (404)."""
+
+
 class NotStored(Refused):
     """Some items of a push were refused, for example because a queue is full (`code` is `queue_full`). The others are
     stored. stored: one result for each item, in their order; those with `error` were refused."""

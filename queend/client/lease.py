@@ -18,7 +18,7 @@ class Lease:
     """Extends a lease from its delivery on, until it is closed or lost. lost: called once when it is lost. The end is
     reckoned from the moment at which the latest request was sent, so that it is never later than the server's."""
 
-    def __init__(self, client: AsyncClient, message: Message, seconds: int, sent: float, lost: Callable[[], None]):
+    def __init__(self, client: AsyncClient, message: Message, seconds: float, sent: float, lost: Callable[[], None]):
         self._client, self._message, self._seconds = client, message, seconds
         self._end = sent + seconds
         self._lost = lost

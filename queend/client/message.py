@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import base64
+import math
 import os
 import time
 from collections.abc import Callable, Mapping
@@ -23,7 +24,8 @@ TRACE: ContextVar[Callable[[], tuple[str | None, str | None]] | None] = ContextV
 class Push:
     """A message to be stored. data: what JSON can hold; partition: messages of one partition keep their order; id: its
     transactionId, by which the partition recognises a duplicate, made here if it is not given; delay: seconds until it
-    may be delivered; at: the moment from which it may be delivered, with a time zone. Only one of delay and at."""
+    may be delivered; at: the moment from which it may be delivered, with a time zone. Only one of delay and at.
+    traceparent, tracestate: its trace (W3C), by default that of the handler that runs, with the middleware `traced`."""
 
     queue: str
     data: Any
@@ -52,9 +54,7 @@ class Push:
         if self.delay is not None:
             item["delayMs"] = milliseconds(self.delay)
         if self.at is not None:
-            if self.at.tzinfo is None:
-                raise ValueError(f"the moment {self.at.isoformat()} has no time zone")
-            item["deliverAt"] = self.at.isoformat()
+            item["deliverAt"] = zoned(self.at)
         if self.traceparent is not None:
             item["traceparent"] = self.traceparent
         if self.tracestate is not None:
@@ -135,27 +135,64 @@ class Message:
         return self.origin.id if self.origin else self.id
 
 
+@dataclass(frozen=True)
+class Record:
+    """A stored message, as `fetch` reads it: it is not delivered, so there is nothing to acknowledge. id: its
+    transactionId; data: bytes of a CloudEvent are their base64 text; created_at: when the push stored it, to the
+    microsecond; origin: the dead letter that was redriven; key: an id that stays the same after a redrive."""
+
+    queue: str
+    partition: str
+    id: str
+    data: Any
+    offset: int
+    created_at: datetime
+    origin: Origin | None = None
+
+    @property
+    def key(self) -> str:
+        return self.origin.id if self.origin else self.id
+
+
 def message(item: Mapping[str, Any], queue: str = "", partition: str = "", group: str | None = None) -> Message:
     """Returns the message that an element of an answer describes. The others: for what the element does not say."""
     named = item.get("consumerGroup") or group
     data = item["data"]
     if item.get("dataEncoding") == "base64":
         data = base64.b64decode(data)
-    origin = Origin(item["originQueue"], item["originPartition"], item["originTransactionId"], item["originOffset"]) \
-        if item.get("originTransactionId") is not None else None
     due = item.get("deliverAt")
     return Message(
         queue=item.get("queue", queue), partition=item.get("partition", partition), id=item["transactionId"], data=data,
         group=None if named == QUEUE_MODE else named, attempt=item["deliveryAttempt"], offset=item["offset"],
         lease=item.get("leaseId") or "", partition_id=item["partitionId"], message_id=item["id"],
-        created_at=moment(item["createdAt"]), deliver_at=moment(due) if due else None, origin=origin,
+        created_at=moment(item["createdAt"]), deliver_at=moment(due) if due else None, origin=origin(item),
         producer=item.get("producerSub"), traceparent=item.get("traceparent"), tracestate=item.get("tracestate"),
         cloud_event=item.get("cloudEvent"))
+
+
+def record(item: Mapping[str, Any], queue: str, partition: str) -> Record:
+    """Returns the stored message that a record of an answer describes."""
+    return Record(queue, partition, item["transactionId"], item["payload"], item["offset"], moment(item["ts"]),
+                  origin(item))
+
+
+def origin(item: Mapping[str, Any]) -> Origin | None:
+    """Returns the message that a redriven one was at first, or None if the message was not redriven."""
+    if item.get("originTransactionId") is None:
+        return None
+    return Origin(item["originQueue"], item["originPartition"], item["originTransactionId"], item["originOffset"])
 
 
 def moment(text: str) -> datetime:
     """Returns the time that an answer names."""
     return datetime.fromisoformat(text)
+
+
+def zoned(at: datetime) -> str:
+    """Returns a moment as requests name it. Raises ValueError if it has no time zone."""
+    if at.tzinfo is None:
+        raise ValueError(f"the moment {at.isoformat()} has no time zone")
+    return at.isoformat()
 
 
 def made_id() -> str:
@@ -173,3 +210,10 @@ def milliseconds(seconds: float) -> int:
         raise ValueError(f"a delay of {seconds} s is not possible")
     whole = int(seconds * 1000)
     return whole if whole >= seconds * 1000 else whole + 1
+
+
+def seconds(time: float) -> int:
+    """Returns a time in whole seconds, rounded up. Raises ValueError if it is not above 0."""
+    if not 0 < time < math.inf:
+        raise ValueError(f"a time of {time} s is not possible")
+    return math.ceil(time)

@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Literal, Union
 
 from .call import Call, Steps, escaped
-from .message import Message, message, milliseconds
+from .message import Message, message, milliseconds, seconds, zoned
 
 # Where a group begins that did not exist before.
 Start = Union[Literal["all", "new"], datetime, None]
@@ -13,7 +13,7 @@ LONGEST = 115.0     # s: what the server parks a pop at most
 
 
 def pop(queue: str, *, group: str | None, partition: str | None, batch: int | None, partitions: int | None,
-        wait: float, lease: int | None, auto_ack: bool, start: Start) -> Steps[list[Message]]:
+        wait: float, lease: float | None, auto_ack: bool, start: Start) -> Steps[list[Message]]:
     """Takes messages. With auto_ack no attempt is repeated that may have consumed some."""
     if not 0 <= wait <= LONGEST:
         raise ValueError(f"wait must be from 0 to {LONGEST:g} seconds, not {wait}")
@@ -27,14 +27,13 @@ def pop(queue: str, *, group: str | None, partition: str | None, batch: int | No
             for one in answer["messages"]]
 
 
-def consumer(group: str | None, partitions: int | None, batch: int | None, lease: int | None, auto_ack: bool,
+def consumer(group: str | None, partitions: int | None, batch: int | None, lease: float | None, auto_ack: bool,
              start: Start) -> dict[str, str | int | bool | None]:
     """Returns the query that pops and streams share."""
-    if isinstance(start, datetime) and start.tzinfo is None:
-        raise ValueError(f"the moment {start.isoformat()} has no time zone")
-    return {"consumerGroup": group, "batch": batch, "partitions": partitions, "leaseSeconds": lease,
+    return {"consumerGroup": group, "batch": batch, "partitions": partitions,
+            "leaseSeconds": None if lease is None else seconds(lease),
             "autoAck": True if auto_ack else None, "subscriptionMode": start if isinstance(start, str) else None,
-            "subscriptionFrom": start.isoformat() if isinstance(start, datetime) else None}
+            "subscriptionFrom": zoned(start) if isinstance(start, datetime) else None}
 
 
 def target(route: str, queue: str, partition: str | None) -> str:

@@ -8,7 +8,7 @@ from typing import Any, Literal, Union
 
 from .call import Call, Steps, encoded, escaped
 from .errors import LeaseLost, NotSettled
-from .message import Message, milliseconds, moment
+from .message import Message, milliseconds, moment, seconds
 
 Status = Literal["completed", "failed", "retry", "dlq"]
 Messages = Union[Message, Iterable[Message]]
@@ -107,10 +107,11 @@ def _settle(wanted: Sequence[Verdict], lease: bool) -> Steps[tuple[list[Settled]
     return [found[place] for place in range(len(wanted))], repeated
 
 
-def extend(message: Message, seconds: int) -> Steps[datetime]:
-    """Makes a lease end `seconds` from now, unless it ends later anyway: for all messages that were delivered with it.
-    Returns its earliest end. Raises LeaseLost if it has ended."""
-    reply = yield Call("POST", f"/api/v1/lease/{escaped(message.lease)}/extend", body=encoded({"seconds": seconds}))
+def extend(message: Message, time: float) -> Steps[datetime]:
+    """Makes a lease end `time` seconds from now, unless it ends later anyway: for all messages that were delivered with
+    it. Returns its earliest end. Raises LeaseLost if it has ended."""
+    body = encoded({"seconds": seconds(time)})
+    reply = yield Call("POST", f"/api/v1/lease/{escaped(message.lease)}/extend", body=body)
     answer = reply.json
     if not answer["success"]:
         raise LeaseLost(str(answer["error"]), [message])

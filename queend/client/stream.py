@@ -15,18 +15,18 @@ import httpx
 from .call import Call
 from .errors import Unavailable
 from .events import Ended, Events
-from .message import Message
+from .message import Message, seconds
 from .pop import Start, consumer, target
 
 SILENT = 3      # heartbeats that may be missing
 
 
 def opening(queue: str, *, group: str | None, partition: str | None, credit: int | None, batch: int | None,
-            partitions: int | None, lease: int | None, auto_ack: bool, release: bool, heartbeat: int,
+            partitions: int | None, lease: float | None, auto_ack: bool, release: bool, heartbeat: float,
             start: Start) -> Call:
     """Returns the request for a stream."""
-    query = {**consumer(group, partitions, batch, lease, auto_ack, start), "credit": credit, "heartbeat": heartbeat,
-             "release": True if release else None}
+    query = {**consumer(group, partitions, batch, lease, auto_ack, start), "credit": credit,
+             "heartbeat": seconds(heartbeat), "release": True if release else None}
     return Call("GET", target("/api/v1/stream", queue, partition), query)
 
 

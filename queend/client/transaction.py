@@ -37,11 +37,12 @@ class Operations:
 
     def push(self, queue: str, data: Any, *, partition: str = DEFAULT, id: str | None = None,
              delay: float | None = None, at: datetime | None = None, traceparent: str | None = None) -> None:
-        """Stores a message. id: one that belongs to this transaction alone; without it, one is made."""
+        """Stores a message. The arguments are those of Push: delay in seconds, at with a time zone. id: one that
+        belongs to this transaction alone; without it, one is made. Raises ValueError for an impossible time."""
         self.add(Push(queue, data, partition, id, delay, at, traceparent))
 
     def add(self, push: Push) -> None:
-        """Stores a message."""
+        """Stores a message. Raises ValueError for a delivery time that is not possible."""
         self._parts.append(push)
         self._items.append({"type": "push", "items": [push.item()]})
 

@@ -30,7 +30,7 @@ class Worker:
     handler: Handler
     group: str | None
     concurrency: int
-    lease: int
+    lease: float
     batch: int | None
     partitions: int | None
     prefetch: int
@@ -64,7 +64,7 @@ class App:
         self._url, self._token = url, token
         self._deadline, self._timeout, self._tls = deadline, timeout, tls
 
-    def worker(self, queue: str, *, group: str | None = None, concurrency: int = 1, lease: int = 30,
+    def worker(self, queue: str, *, group: str | None = None, concurrency: int = 1, lease: float = 30.0,
                batch: int | None = None, partitions: int | None = None, prefetch: int = 10, poll: float = 3.0,
                backoff: Backoff | None = None, dead: Iterable[type[Exception]] = (), on_dead: Handler | None = None,
                start: Start = None, payload: Make | None = None,
@@ -78,11 +78,12 @@ class App:
         partition are handled one after another; lease: seconds after which others get the messages if this process
         dies: while it lives, leases are extended; batch: the handler gets a list of up to so many messages, of up to
         `partitions` partitions, and a BatchContext; prefetch: messages that one request brings at most, without batch;
-        poll: seconds that a request waits for messages, which is how long an idle worker takes to stop; backoff: pauses
-        between failures of a message, instead of the queue's; dead: exceptions that make a message a dead letter;
-        on_dead: called with message, error and a Context when a message became a dead letter here; start: where a new
-        group begins; payload: a function that makes the payload of the data, instead of the annotation; name: by
-        default that of the handler."""
+        poll: seconds that a request waits for messages, up to 115: so long an idle worker takes to stop; backoff:
+        pauses between failures of a message, instead of the queue's; dead: exceptions that make a message a dead
+        letter; on_dead: called with message, error and a Context when a message became a dead letter here; start: where
+        a new group begins; payload: a function that makes the payload of the data, instead of the annotation; name: by
+        default that of the handler. Raises ValueError for numbers that are not possible and for a second worker of a
+        name, and TypeError for a handler whose parameters or annotations do not fit."""
         def decorated(handler: Decorated) -> Decorated:
             called = name or str(getattr(handler, "__name__", queue))
             if any(one.name == called for one in self.workers):
@@ -126,12 +127,12 @@ class App:
         """Runs the workers with these names, or all, until SIGTERM or SIGINT. Then no more messages are taken, handlers
         have `grace` seconds to end, and what was not handled is given back. A second signal ends the grace. Returns 0,
         or 1 if the server refused the first request of a worker or handlers were cut off. signals: whether to handle
-        them, which only the main thread can."""
+        them, which only the main thread can. Raises ValueError if there is no such worker."""
         return Run(self, only, grace).run(signals)
 
     @contextmanager
     def running(self, *only: str, grace: float = 25.0, url: str | None = None) -> Generator[None, None, None]:
-        """Runs workers in a thread while the block runs, and stops them at its end. url: a server instead of the
-        app's, for tests."""
+        """Runs workers in a thread while the block runs, and stops them at its end; handlers then have `grace` seconds.
+        url: a server instead of the app's, for tests. Raises ValueError if there is no such worker."""
         with Run(self, only, grace, url=url).in_thread():
             yield

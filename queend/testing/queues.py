@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from typing import Any
 
 from ..client import App, Client
-from ..client.call import escaped
 
 LOOK = 0.02     # s: between two looks at a queue
 
@@ -34,7 +33,7 @@ class Queues:
     def delete(self, *queues: str) -> None:
         """Deletes queues with everything in them, for programs whose queues have fixed names."""
         for queue in queues:
-            self.client.call("DELETE", f"/api/v1/resources/queues/{escaped(queue)}")
+            self.client.delete_queue(queue)
 
     @contextmanager
     def running(self, app: App, *workers: str) -> Generator[None, None, None]:
@@ -44,8 +43,7 @@ class Queues:
 
     def pending(self, queue: str, group: str | None = None) -> int:
         """Returns how many messages a group has not consumed; those on lease count."""
-        path = f"/api/v1/resources/queues/{escaped(queue)}/depth"
-        return int(self.client.call("GET", path, query={"group": group})["pending"])
+        return self.client.depth(queue, group)
 
     def await_empty(self, queue: str, group: str | None = None, seconds: float = 10.0) -> None:
         """Waits until a group has consumed all messages of a queue. Raises TimeoutError after so many seconds."""

@@ -1,9 +1,10 @@
 """The types of the Python client: mypy --strict finds nothing in its files, nor in the programs that use it, which see
-it as an installed package. Pyright finds nothing either. It needs npm, so it is run by hand (CONTRIBUTING.md).
+it as an installed package. Pyright finds nothing either, if `make test-pyright` has installed it.
 
 In the other files mypy, which is less strict there, finds nothing either."""
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -11,12 +12,15 @@ import sysconfig
 import venv
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = ("docs/client.md",)
 BUILD = ROOT / "build" / "types"      # what mypy remembers from one run to the next stays here
+PYRIGHT = ROOT / "build" / "pyright" / "bin" / "basedpyright"
+needs_pyright = pytest.mark.skipif(not PYRIGHT.exists(), reason="make test-pyright installs it")
 
 
 @dataclass(frozen=True)
@@ -79,6 +83,10 @@ def test_an_example_has_true_types(mypy: Checker) -> None:
     assert mypy.told(ROOT / "examples", "fastapi_orders.py", "orders.py") == []
 
 
+def test_the_script_of_the_client_has_true_types(mypy: Checker) -> None:
+    assert mypy.told(ROOT / "examples", "replay.py") == []
+
+
 WRONG = """
 from dataclasses import dataclass
 from queend.client import App, AsyncClient, Client, Context, Message, TypedMessage
@@ -101,11 +109,49 @@ async def main() -> None:
     client = AsyncClient()
     client.push("orders", 7).id
     (await client.push("orders", 7)).id + 1
+def admin(client: Client) -> None:
+    client.configure("orders", lease="1m")
+    client.seek("orders", "billing", "start")
+    next(client.fetch("orders")).lease
 """
+
+
+WRONG_LINES = [4, 5, 6, 7, 8, 15, 16, 17, 21, 22, 24, 25, 26]
 
 
 def test_mistakes_of_a_program_are_found(mypy: Checker, tmp_path: Path) -> None:
     """Each line that is wrong, and no other: what the package declares is not Any."""
     (tmp_path / "wrong.py").write_text(WRONG)
     told = mypy.told(tmp_path, "wrong.py")
-    assert sorted({int(line.split(":")[1]) for line in told}) == [4, 5, 6, 7, 8, 15, 16, 17, 21, 22], told
+    assert sorted({int(line.split(":")[1]) for line in told}) == WRONG_LINES, told
+
+
+def errors_of_pyright(*words: str | Path) -> list[dict[str, Any]]:
+    """Returns the errors and warnings that pyright finds, with the settings of a folder."""
+    done = subprocess.run([PYRIGHT, "--outputjson", *words], cwd=ROOT, capture_output=True, text=True)
+    found = json.loads(done.stdout)
+    assert found["summary"]["filesAnalyzed"], done.stdout + done.stderr
+    return found["generalDiagnostics"]
+
+
+@needs_pyright
+def test_pyright_finds_nothing_in_the_client_and_its_examples() -> None:
+    assert errors_of_pyright() == []
+
+
+@needs_pyright
+@pytest.mark.parametrize("page", PAGES)
+def test_pyright_finds_nothing_in_the_programs_of_a_page(mypy: Checker, page: str, tmp_path: Path) -> None:
+    """The package is installed there, as for mypy."""
+    for name, text in programs(page).items():
+        (tmp_path / name).write_text(text)
+    (tmp_path / "pyrightconfig.json").write_text('{"typeCheckingMode": "strict"}')
+    assert errors_of_pyright("-p", tmp_path, "--pythonpath", mypy.python) == []
+
+
+@needs_pyright
+def test_pyright_finds_mistakes_of_a_program(mypy: Checker, tmp_path: Path) -> None:
+    (tmp_path / "wrong.py").write_text(WRONG)
+    (tmp_path / "pyrightconfig.json").write_text('{"typeCheckingMode": "standard"}')
+    told = errors_of_pyright("-p", tmp_path, "--pythonpath", mypy.python)
+    assert {one["range"]["start"]["line"] + 1 for one in told} == set(WRONG_LINES), told

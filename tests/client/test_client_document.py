@@ -36,7 +36,7 @@ def environment() -> dict[str, str]:
 
 def test_the_page_has_what_is_tested() -> None:
     files = {"shop.py", "parcels.py", "mail.py", "invoices.py", "conftest.py", "test_shop.py"}
-    assert len(SHOWN) == 3 and set(FILES) == files
+    assert len(SHOWN) == 5 and set(FILES) == files
 
 
 def test_the_clients(daemon: Daemon, client: Plain, tmp_path: Path) -> None:
@@ -48,6 +48,8 @@ def test_the_clients(daemon: Daemon, client: Plain, tmp_path: Path) -> None:
     assert sorted(lines[:4]) == ["customer-10 {'order': 10} 1", "customer-7 {'order': 7} 1",
                                  "customer-8 {'order': 8} 1", "customer-9 {'order': 9} 1"]
     assert lines[4] == "{'to': 'ada@example.org'}" and "status='queued'" in lines[5]
+    assert lines[6:] == ["customer-7 0 order-7 {'order': 7}", "5 orders", "1 to bill", "billing 1 ", "shipping 4 ",
+                         "5 to bill"]
     assert [one["data"] for one in client.pop("parcels")] == [{"order": 11}]
     assert client.get("/api/v1/messages/scheduled?queue=reminders").json["scheduled"] == []
 

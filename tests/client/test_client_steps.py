@@ -26,7 +26,7 @@ from queend.client import (
 from queend.client import push as pushing
 from queend.client import settle as settling
 from queend.client.call import Call, Reply, Steps, escaped
-from queend.client.message import made_id, milliseconds
+from queend.client.message import made_id, milliseconds, seconds
 from queend.client.transaction import Operations
 
 ENDED = "Invalid or expired lease"
@@ -127,6 +127,22 @@ def test_ids_made_here_grow_with_time() -> None:
 @pytest.mark.parametrize(("seconds", "ms"), [(0, 0), (0.0001, 1), (0.001, 1), (1.5, 1500), (0.29, 290)])
 def test_delays_are_rounded_up(seconds: float, ms: int) -> None:
     assert milliseconds(seconds) == ms
+
+
+@pytest.mark.parametrize(("time", "whole"), [(0.2, 1), (1, 1), (29.5, 30), (30.0, 30)])
+def test_leases_are_rounded_up_to_whole_seconds(time: float, whole: int) -> None:
+    assert seconds(time) == whole
+    server = Server(lambda body: ({"success": True, "expiresAt": "2026-01-01T00:00:00Z"}, False))
+    server.run(settling.extend(message(), time))
+    assert server.asked == [{"seconds": whole}]
+
+
+@pytest.mark.parametrize("time", [0, -1.0, float("inf"), float("nan")])
+def test_a_lease_that_is_not_possible_is_refused_before_any_request(time: float) -> None:
+    for asked in (lambda: Server().run(settling.extend(message(), time)), lambda: Client().pop("q", lease=time),
+                  lambda: Client().stream("q", heartbeat=time)):
+        with pytest.raises(ValueError, match="a time of .* s is not possible"):
+            asked()
 
 
 def test_a_lost_acknowledgment_is_asked_for_without_its_lease() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from queend.client import AsyncClient, Client, Message, Transaction
+from queend.client import AsyncClient, Client, Message, Record, Transaction
 
 from .proxy import CUT, Proxy
 
@@ -53,6 +53,18 @@ class Waiting:
         one = self.inner.transaction(**more)
         yield self.wait(one.__aenter__())
         self.wait(one.__aexit__(None, None, None))
+
+    def fetch(self, *arguments: Any, **more: Any) -> Iterator[Record]:
+        records = self.inner.fetch(*arguments, **more)
+
+        def each() -> Iterator[Record]:
+            while True:
+                try:
+                    yield self.wait(anext(records))
+                except StopAsyncIteration:
+                    return
+
+        return each()
 
     @contextmanager
     def stream(self, *arguments: Any, **more: Any) -> Iterator[Iterator[Message]]:
