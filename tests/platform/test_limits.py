@@ -47,7 +47,7 @@ FIXED = {
     "attributes of a CloudEvent": constant("core/route/eventitem.pyx", "EVENT_ATTRIBUTES"),
     "all attributes of a CloudEvent, as JSON": constant("core/route/eventitem.pyx", "EVENT_BYTES"),
     "largest message: its payload as JSON": (
-        Settings.model_fields["queend_max_untaken_bytes"].default // constant("core/state/popjob.pyx", "CALL_COPIES") >> 20 << 20),
+        Settings.model_fields["queend_max_untaken_bytes"].default // constant(POPS, "CALL_COPIES") >> 20 << 20),
     "request line and headers together": core_default("max_head"),
     "number of headers": constant("core/http/head.pyx", "HEADERS_MAX"),
     "request target": core_default("max_target"),
