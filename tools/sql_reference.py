@@ -9,8 +9,8 @@ from pathlib import Path
 FOLDER = Path(__file__).resolve().parents[1] / "sql" / "queen"
 HEAD = """# The schema `queen`
 
-Made from the comments in the database: `\\dd queen.*` and `\\d+` in psql show the same. How to use it, and who may:
-[from SQL](sql.md).
+Generated from the comments in the database; `\\dd queen.*` and `\\d+` in psql show the same. [From SQL](sql.md)
+describes the use and the rights.
 """
 MADE = re.compile(r"CREATE OR REPLACE (FUNCTION|VIEW) (queen(?:_streams)?\.\w+)"
                   r"(?:\(((?:[^()]|\([^()]*\))*)\)\s*RETURNS\s+((?:TABLE\s*\((?:[^()]|\([^()]*\))*\)|\w+(?: \w+)*?))"
@@ -36,7 +36,8 @@ def document() -> str:
     parts = [f"### {name}\n\n```\n{new.join(calls)}\n```\n\n{new.join(told)}\n"
              for name, (calls, told) in sorted(functions.items())]
     return runpy.run_path(str(FOLDER.parents[1] / "tools" / "wrap.py"))["wrapped"](
-        new.join([HEAD, "## Views\n", "| view | what |", "|---|---|", *sorted(views), "", "## Functions\n", *parts]))
+        new.join([HEAD, "## Views\n", "| view | description |", "|---|---|", *sorted(views), "", "## Functions\n",
+              *parts]))
 
 
 def plain(text: str) -> str:

@@ -74,13 +74,13 @@ BEGIN
     RETURN v_result;
 END $$;
 COMMENT ON FUNCTION queen.ack_messages_v2(jsonb) IS
-'Acknowledges: [{"transactionId", "partitionId", "consumerGroup": "__QUEUE_MODE__", "leaseId": none, whoever holds
-it, "status": completed (or success), failed, retry or dlq, "error", "delayMs", "cumulative": completed with all
-before it, "index": its place}, …]. Result, in that order: [{index, transactionId, success, error, queueName,
-partitionName, leaseReleased, dlq}, …]; of a queue that was deleted: success. error:
-Message not found, Invalid or expired lease, Message already committed, or that the status is none of these.
-The rules are those of POST /api/v1/ack/batch.
-For autocommit: cursors stay locked until the transaction ends.';
+'Acknowledges messages by the rules of POST /api/v1/ack/batch: [{"transactionId", "partitionId", "consumerGroup":
+"__QUEUE_MODE__", "leaseId", "status", "error", "delayMs", "cumulative", "index"}, …]. Without leaseId, the lease of any
+holder counts. The status is completed (or success), failed, retry or dlq. With cumulative, all earlier messages are
+completed as well. The index is the position in the list by default. Returns the results in that order: [{index,
+transactionId, success, error, queueName, partitionName, leaseReleased, dlq}, …]. The error is Message not found,
+Invalid or expired lease, Message already committed, or names an invalid status. Messages of a deleted queue are a
+success. Use autocommit: cursors stay locked until the transaction ends.';
 
 CREATE OR REPLACE FUNCTION queen.renew_lease_v2(items jsonb) RETURNS jsonb
 LANGUAGE plpgsql AS $$
@@ -104,6 +104,6 @@ BEGIN
       FROM item i JOIN done d ON d.ord = i.ord - 1);
 END $$;
 COMMENT ON FUNCTION queen.renew_lease_v2(jsonb) IS
-'Extends leases: [{"leaseId", "extendSeconds": 60, "index": its place}, …]; all partitions under a lease, and never
-shorter. Result: [{index, leaseId, success, error: Lease not found or Lease already expired, expiresAt: the
-earliest}, …]. Error 22023: extendSeconds outside 1 to 31536000.';
+'Extends leases, for all partitions of each lease: [{"leaseId", "extendSeconds": 60, "index"}, …]. A lease is never
+shortened. Returns [{index, leaseId, success, error, expiresAt}, …]. The error is Lease not found or Lease already
+expired. The expiresAt is the earliest expiry. Error 22023: extendSeconds outside 1 to 31536000.';

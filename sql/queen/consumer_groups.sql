@@ -6,17 +6,16 @@ SELECT md5('g' || g.id)::uuid AS id, g.name AS consumer_group, q.name AS queue_n
        queend.moment(g.start_at) AS subscription_timestamp, g.created_at
   FROM queend.consumer_groups g JOIN queend.queues q ON q.id = g.queue_id WHERE g.name <> '__QUEUE_MODE__';
 COMMENT ON VIEW queen.consumer_groups_metadata IS
-'The named consumer groups of each queue and from where they read: all; or new, timestamp: from
-subscription_timestamp on.';
+'Named consumer groups of each queue, with their start position: all; or new or timestamp, from subscription_timestamp
+on.';
 
 CREATE OR REPLACE VIEW queen.consumer_watermarks AS
 SELECT q.name AS queue_name, g.name AS consumer_group, timestamptz 'epoch' AS last_empty_scan_at,
        g.created_at AS updated_at
   FROM queend.consumer_groups g JOIN queend.queues q ON q.id = g.queue_id;
 COMMENT ON VIEW queen.consumer_watermarks IS
-'One row for each consumer group. Pops are not scans here, and leave no mark of having found nothing:
-last_empty_scan_at is that of a group of the reference server that never scanned in vain. UPDATE is accepted, changes
-nothing and says so in a notice.';
+'One row per consumer group. The column last_empty_scan_at always has the value of a group without empty scans, because
+queend does not record scans. UPDATE changes nothing and says so in a notice.';
 
 CREATE OR REPLACE FUNCTION queen.watermarks_updated() RETURNS trigger
 LANGUAGE plpgsql AS $$
@@ -25,7 +24,7 @@ BEGIN
     RETURN NEW;
 END $$;
 COMMENT ON FUNCTION queen.watermarks_updated() IS
-'What UPDATE on queen.consumer_watermarks does: nothing, and a notice.';
+'Handles UPDATE on queen.consumer_watermarks: changes nothing and raises a notice.';
 CREATE OR REPLACE TRIGGER updated INSTEAD OF UPDATE ON queen.consumer_watermarks
     FOR EACH ROW EXECUTE FUNCTION queen.watermarks_updated();
 
@@ -47,9 +46,9 @@ SELECT md5(k.partition_id || ':' || k.group_id)::uuid AS id, queend.partition_uu
   JOIN queend.queues q ON q.id = p.queue_id
   CROSS JOIN LATERAL queend.cursor_message(k.partition_id, k.committed) AS m;
 COMMENT ON VIEW queen.partition_consumers IS
-'Where each consumer group stands in each partition, and who holds the lease (worker_id: its lease id). Counts are
-differences of offsets. last_consumed_id is zero and last_consumed_created_at NULL where nothing was consumed, or
-retention has removed it.';
+'Position of each consumer group in each partition, and the holder of the lease (worker_id: its lease id). Counts are
+differences of offsets. If the group has consumed nothing, or retention removed the message, last_consumed_id is zero
+and last_consumed_created_at is NULL.';
 
 CREATE OR REPLACE FUNCTION queen.has_pending_messages(queue text, partition text DEFAULT NULL,
     consumer_group text DEFAULT '__QUEUE_MODE__') RETURNS boolean
@@ -67,8 +66,8 @@ BEGIN
            AND CASE WHEN g.id IS NULL THEN c.total > 0 ELSE c.lag > 0 AND c.lease_until = 0 END);
 END $$;
 COMMENT ON FUNCTION queen.has_pending_messages(text, text, text) IS
-'Whether a partition of the queue (any, or the one named) has something the group has not consumed and nobody else
-holds.';
+'Returns true if the queue, or the named partition of it, has a message that the group has still to consume and that is
+free of leases.';
 
 CREATE OR REPLACE FUNCTION queen.get_consumer_groups_v4() RETURNS jsonb
 LANGUAGE sql STABLE AS $$
@@ -92,8 +91,8 @@ LANGUAGE sql STABLE AS $$
                                          g.id) AS k) AS s
 $$;
 COMMENT ON FUNCTION queen.get_consumer_groups_v4() IS
-'Every consumer group of every queue, as GET /api/v1/consumer-groups shows it, but of this moment: every partition is
-visited. totalLag is exact.';
+'Returns every consumer group of every queue, like GET /api/v1/consumer-groups, but with current and exact figures: it
+reads every partition.';
 
 CREATE OR REPLACE FUNCTION queen.get_consumer_group_details_v1(consumer_group text) RETURNS jsonb
 LANGUAGE sql STABLE AS $$
@@ -107,8 +106,8 @@ LANGUAGE sql STABLE AS $$
               FROM queend.group_show(consumer_group, 10000) AS s GROUP BY s.queue) AS x
 $$;
 COMMENT ON FUNCTION queen.get_consumer_group_details_v1(text) IS
-'Where a consumer group stands, by queue, as GET /api/v1/consumer-groups/:group shows it; at most 10 000 partitions
-of each.';
+'Returns the cursors of a consumer group by queue, like GET /api/v1/consumer-groups/:group, at most 10 000 partitions
+per queue.';
 
 CREATE OR REPLACE FUNCTION queen.get_lagging_partitions_v1(min_lag_seconds int DEFAULT 3600) RETURNS jsonb
 LANGUAGE sql STABLE AS $$
@@ -128,8 +127,8 @@ LANGUAGE sql STABLE AS $$
              ORDER BY k.waiting_since LIMIT 10000) AS l
 $$;
 COMMENT ON FUNCTION queen.get_lagging_partitions_v1(integer) IS
-'Partitions whose oldest message that a group has not consumed is older than so many seconds, oldest first, at most
-10 000; of this moment: every partition is visited.';
+'Returns up to 10 000 partitions in which a group has left a message unconsumed for more than min_lag_seconds, longest
+first. The figures are current: it reads every partition.';
 
 CREATE OR REPLACE FUNCTION queen.update_consumer_group_subscription_v1(consumer_group text, new_timestamp timestamptz)
 RETURNS jsonb
@@ -141,7 +140,7 @@ LANGUAGE sql AS $$
                                    * 1000000)::bigint) AS s
 $$;
 COMMENT ON FUNCTION queen.update_consumer_group_subscription_v1(text, timestamp with time zone) IS
-'Moves the start of the group''s recorded subscriptions; what was consumed already stays consumed.';
+'Changes the start position in the group''s recorded subscriptions. Consumed messages stay consumed.';
 
 CREATE OR REPLACE FUNCTION queen.seek_consumer_group_v1(consumer_group text, queue text,
     target_timestamp timestamptz DEFAULT NULL, seek_to_end boolean DEFAULT false) RETURNS jsonb
@@ -178,8 +177,8 @@ BEGIN
                               'targetTimestamp', queend.iso(v_at), 'partitionsUpdated', v_moved);
 END $$;
 COMMENT ON FUNCTION queen.seek_consumer_group_v1(text, text, timestamp with time zone, boolean) IS
-'Moves a group in all partitions of a queue: to the end, or behind target_timestamp; also in partitions that it has not
-read. Leases of the moved cursors are void. success is false where there is no such queue or group.';
+'Moves a group in all partitions of a queue, including those that it has not read: to the end, or past target_timestamp.
+Leases of the moved cursors become void. The result has success false if the queue or the group does not exist.';
 
 CREATE OR REPLACE FUNCTION queen.seek_partition_v1(consumer_group text, queue text, partition text) RETURNS jsonb
 LANGUAGE plpgsql AS $$
@@ -207,8 +206,8 @@ BEGIN
                               'cursorMovedTo', queend.iso(s.moved_to));
 END $$;
 COMMENT ON FUNCTION queen.seek_partition_v1(text, text, text) IS
-'Moves a group to the end of one partition, also where it has not read it. success is false where there is no such
-partition or group.';
+'Moves a group to the end of one partition, even if it has not read it. The result has success false if the partition or
+the group does not exist.';
 
 CREATE OR REPLACE FUNCTION queen.delete_consumer_group_v1(consumer_group text, delete_metadata boolean DEFAULT true)
 RETURNS jsonb
@@ -220,8 +219,8 @@ LANGUAGE sql AS $$
                                queend.required('delete_metadata', delete_metadata)) AS d
 $$;
 COMMENT ON FUNCTION queen.delete_consumer_group_v1(text, boolean) IS
-'Deletes a consumer group in every queue, its subscription too unless delete_metadata is false; it starts afresh when
-used again. existed: whether there was one.';
+'Deletes a consumer group in every queue, with its subscription unless delete_metadata is false. If the group is used
+again, it starts as a new group. The member existed says whether the group existed.';
 
 CREATE OR REPLACE FUNCTION queen.delete_consumer_group_for_queue_v1(consumer_group text, queue text,
     delete_metadata boolean DEFAULT true) RETURNS jsonb
@@ -235,5 +234,5 @@ LANGUAGE sql AS $$
                                queend.required('delete_metadata', delete_metadata)) AS d
 $$;
 COMMENT ON FUNCTION queen.delete_consumer_group_for_queue_v1(text, text, boolean) IS
-'Deletes a consumer group in one queue, its subscription too unless delete_metadata is false; it starts afresh when
-used again. existed: whether there was one.';
+'Deletes a consumer group in one queue, with its subscription unless delete_metadata is false. If the group is used
+again, it starts as a new group. The member existed says whether the group existed.';

@@ -14,8 +14,8 @@ SELECT lpad(to_hex(d.id), 32, '0')::uuid AS id,
   JOIN queend.partitions p ON p.id = d.partition_id
   LEFT JOIN queend.consumer_groups g ON g.id = d.group_id;
 COMMENT ON VIEW queen.dead_letter_queue IS
-'Dead letters: copies that outlive the message. payload is NULL where SQL cannot read it (see queen.messages). DELETE
-drops a letter. origin: of the first dead letter, where this message came back from one before.';
+'Dead letters: copies that outlive their message. The payload is NULL if SQL cannot read it (see queen.messages). DELETE
+removes a dead letter. The column origin is the first dead letter, if the message was redriven from one before.';
 
 CREATE OR REPLACE FUNCTION queen.dead_letters_deleted() RETURNS trigger
 LANGUAGE plpgsql AS $$
@@ -24,7 +24,7 @@ BEGIN
                      THEN OLD END;
 END $$;
 COMMENT ON FUNCTION queen.dead_letters_deleted() IS
-'What DELETE on queen.dead_letter_queue does: the letter goes, the message stays.';
+'Handles DELETE on queen.dead_letter_queue: deletes the dead letter and keeps the message.';
 CREATE OR REPLACE TRIGGER deleted INSTEAD OF DELETE ON queen.dead_letter_queue
     FOR EACH ROW EXECUTE FUNCTION queen.dead_letters_deleted();
 
@@ -55,9 +55,9 @@ LANGUAGE sql STABLE AS $$
      GROUP BY p.most, p.skip
 $$;
 COMMENT ON FUNCTION queen.get_dlq_messages_v1(jsonb) IS
-'Dead letters, newest failure first: {"queue", "consumerGroup", "partition", "from", "to", "error": a text in the
-error, "limit": 100 (at most 1000), "offset": 0}, as GET /api/v1/dlq gives them. data is null where SQL
-cannot read it (see queen.messages). Error 22023: an unknown key, a limit or a time that cannot be.';
+'Returns dead letters, newest failure first, like GET /api/v1/dlq. The filter is {"queue", "consumerGroup", "partition",
+"from", "to", "error": a text in the error, "limit": 100 (at most 1000), "offset": 0}. The data is null if SQL cannot
+read it (see queen.messages). Error 22023: an unknown key, or an invalid limit or time.';
 
 CREATE OR REPLACE FUNCTION queen.redrive_dlq_v1(filter jsonb) RETURNS jsonb
 LANGUAGE plpgsql AS $$
@@ -77,8 +77,8 @@ BEGIN
                               r.unreadable);
 END $$;
 COMMENT ON FUNCTION queen.redrive_dlq_v1(jsonb) IS
-'Stores dead letters of a queue as new messages and drops them, as POST /api/v1/dlq/redrive: {"queue",
-"consumerGroup", "partition", "from", "to", "error": a text in the error, "limit": 10000}. Result: {success, queue,
-redriven, unreadable: how many were passed over because SQL cannot read them (compressed or sealed); they stay}. Errors:
-22023 an unknown or empty filter or a time that cannot be read, 42704 no such queue, 0A000 an encrypted queue. For
-autocommit: lanes of partitions stay locked until the transaction ends.';
+'Stores dead letters of a queue as new messages and removes the dead letters, like POST /api/v1/dlq/redrive. The filter
+is {"queue", "consumerGroup", "partition", "from", "to", "error": a text in the error, "limit": 10000}. Returns
+{success, queue, redriven, unreadable}. The count unreadable is the number of dead letters that stay, because SQL cannot
+read them (compressed or encrypted). Errors: 22023 an unknown or empty filter or an invalid time, 42704 an unknown
+queue, 0A000 an encrypted queue. Use autocommit: lanes of partitions stay locked until the transaction ends.';

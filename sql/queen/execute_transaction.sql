@@ -5,8 +5,8 @@ LANGUAGE sql AS $$
     SELECT queend.transaction_request(transactions)
 $$;
 COMMENT ON FUNCTION queen.execute_transaction_v2(jsonb) IS
-'Pushes and acknowledgments that happen together or not at all: {"operations": [{"type": "push", "items": [{queue,
-partition, payload, transactionId, traceId}, …]}, {"type": "ack", "transactionId", "partitionId", "status",
-"consumerGroup", "leaseId", "error"}, …], "requiredLeases": [...]}, or the operations alone. Answer: that of POST
-/api/v1/transaction; a refused one leaves nothing, not even an empty queue. For autocommit: its partitions and
-cursors stay locked until the transaction ends.';
+'Pushes and acknowledges, all or nothing: {"operations": [...], "requiredLeases": [...]}, or the array of operations
+alone. A push is {"type": "push", "items": [{queue, partition, payload, transactionId, traceId}, …]}. An acknowledgment
+is {"type": "ack", "transactionId", "partitionId", "status", "consumerGroup", "leaseId", "error"}. Returns the answer of
+POST /api/v1/transaction. A refused transaction leaves nothing behind, including queues. Use autocommit: its partitions
+and cursors stay locked until the transaction ends.';

@@ -10,13 +10,11 @@ SELECT m.id, m.transaction_id, m.trace_id, queend.partition_uuid(p.id) AS partit
 -- Dropped after the view was replaced, which depended on it in earlier versions.
 DROP FUNCTION IF EXISTS queend.partition_messages(int);
 COMMENT ON VIEW queen.messages IS
-'Stored messages. payload_state tells what SQL can read: plain; packed (rows of the log that the daemon compressed:
-QUEEND_COMPRESS_FROM) or sealed (encrypted): their payload is NULL here, queend hands it out over HTTP. payload is
-NULL too, and payload_text is not, where jsonb cannot hold what the JSON says (\u0000). Name the queue and the
-partition: a search by anything else reads the whole log.
-origin: of the first dead letter, where the message came back from one (originTransactionId, originQueue,
-originPartition, originOffset).
-DELETE takes a message out of its queue.';
+'Stored messages. payload_state is plain, packed or sealed. Packed rows were compressed by the daemon
+(QUEEND_COMPRESS_FROM), and sealed payloads are encrypted. Both are NULL here; queend returns them over HTTP. The
+payload is also NULL if jsonb cannot hold the JSON (\u0000); payload_text then has it. Filter by queue and partition:
+other searches read the whole log. The column origin is the first dead letter, if the message was redriven
+(originTransactionId, originQueue, originPartition, originOffset). DELETE removes a message from its queue.';
 
 CREATE OR REPLACE FUNCTION queen.messages_deleted() RETURNS trigger
 LANGUAGE plpgsql AS $$
@@ -25,7 +23,7 @@ BEGIN
                      THEN OLD END;
 END $$;
 COMMENT ON FUNCTION queen.messages_deleted() IS
-'What DELETE on queen.messages does: the message goes with its dead letters and traces, its payload is overwritten.';
+'Handles DELETE on queen.messages: deletes the message with its dead letters and traces, and overwrites its payload.';
 CREATE OR REPLACE TRIGGER deleted INSTEAD OF DELETE ON queen.messages
     FOR EACH ROW EXECUTE FUNCTION queen.messages_deleted();
 
@@ -51,10 +49,10 @@ LANGUAGE sql STABLE AS $$
                                queend.filter_number(filter, 'offset', 0, 0, 100000), 100000) AS m
 $$;
 COMMENT ON FUNCTION queen.list_messages_v1(jsonb) IS
-'Messages without their payloads, newest first: {"from": an hour ago, "to": now, "queue", "partition", "namespace",
-"task", "status", "limit": 200 (at most 10000), "offset": 0}. Shape and rules are those of GET /api/v1/messages; ids of
-rows that clients framed (codec 2) are those the daemon made. Error 22023: an unknown key, a limit or a time that
-cannot be.';
+'Returns messages without payloads, newest first, by the rules of GET /api/v1/messages. The filter is {"from": an hour
+ago, "to": now, "queue", "partition", "namespace", "task", "status", "limit": 200 (at most 10000), "offset": 0}.
+Messages pushed in frames by a client (codec 2) have the ids that the daemon made. Error 22023: an unknown key, or an
+invalid limit or time.';
 
 CREATE OR REPLACE FUNCTION queen.get_message_v1(partition_id text, transaction_id text) RETURNS jsonb
 LANGUAGE sql STABLE AS $$
@@ -83,8 +81,8 @@ LANGUAGE sql STABLE AS $$
          WHERE p.id IS NOT NULL), '{"error": "Message not found"}')
 $$;
 COMMENT ON FUNCTION queen.get_message_v1(text, text) IS
-'One message with its payload (null where SQL cannot read it, see queen.messages), also one that only the dead
-letters still have; {"error": "Message not found"} if there is none.';
+'Returns a message with its payload, also if only the dead letters still have it. The payload is null if SQL cannot read
+it (see queen.messages). The answer is {"error": "Message not found"} if the message does not exist.';
 
 CREATE OR REPLACE FUNCTION queen.delete_message_v1(partition_id text, transaction_id text) RETURNS jsonb
 LANGUAGE sql AS $$
@@ -97,9 +95,9 @@ LANGUAGE sql AS $$
                             false) AS gone) AS d
 $$;
 COMMENT ON FUNCTION queen.delete_message_v1(text, text) IS
-'Deletes a message with its dead letters and traces, and overwrites its payload in the log; where SQL cannot read it
-(see queen.messages), a daemon does so within a second. Cursors stay where they are. For autocommit: consumers of the
-partition wait until the transaction ends.';
+'Deletes a message with its dead letters and traces, and overwrites its payload in the log. If SQL cannot read the
+payload (see queen.messages), a daemon overwrites it within a second. Cursors do not move. Use autocommit: consumers of
+the partition wait until the transaction ends.';
 
 CREATE OR REPLACE FUNCTION queen.erase_v1(filter jsonb) RETURNS jsonb
 LANGUAGE plpgsql AS $$
@@ -142,8 +140,8 @@ BEGIN
            || CASE WHEN v_out > 0 THEN jsonb_build_object('outbox', v_out) ELSE '{}' END;
 END $$;
 COMMENT ON FUNCTION queen.erase_v1(jsonb) IS
-'Overwrites the payloads of messages, also of those that were consumed or deleted, and removes their dead letters and
-traces: {"queue", "partition", "transactionIds": [...]}, partition or transactionIds at least. A call looks at 1000 rows
-of the log: while complete is false, next is the "after" of the next one. Compressed rows are overwritten by a daemon
-within a second. Returns {erased, deadLetters, traces, complete, next, outbox: messages of queen.push that were not
-stored yet, if any}. For autocommit, as delete_message_v1.';
+'Overwrites the payloads of messages, including consumed and deleted ones, and removes their dead letters and traces.
+The filter is {"queue", "partition", "transactionIds": [...]}, with at least partition or transactionIds. A call
+examines 1000 rows of the log. While complete is false, pass next as "after" to the next call. A daemon overwrites
+compressed rows within a second. Returns {erased, deadLetters, traces, complete, next, outbox}. The member outbox, if
+present, counts messages of queen.push that were not stored yet. Use autocommit, as for queen.delete_message_v1.';

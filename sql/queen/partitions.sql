@@ -6,7 +6,8 @@ SELECT queend.partition_uuid(p.id) AS id, queend.queue_uuid(p.queue_id) AS queue
        q.name AS queue
   FROM queend.partitions p JOIN queend.queues q ON q.id = p.queue_id;
 COMMENT ON VIEW queen.partitions IS
-'Partitions; last_activity: when the newest message was stored, deleted or not. queue: the queue''s name.';
+'Partitions. The column last_activity is the time when the newest message was stored, even if it was deleted. The column
+queue is its queue''s name.';
 
 CREATE OR REPLACE VIEW queen.partition_lookup AS
 SELECT queend.partition_uuid(p.id) AS id, q.name AS queue_name, queend.partition_uuid(p.id) AS partition_id,
@@ -15,7 +16,7 @@ SELECT queend.partition_uuid(p.id) AS id, q.name AS queue_name, queend.partition
   CROSS JOIN LATERAL queend.newest_message(p.id) AS n
  WHERE n.message_id IS NOT NULL;
 COMMENT ON VIEW queen.partition_lookup IS
-'The newest message of each partition that has one.';
+'The newest message of each partition that has messages.';
 
 CREATE OR REPLACE VIEW queen.retention_history AS
 SELECT md5('h' || h.id)::uuid AS id, queend.partition_uuid(h.partition_id) AS partition_id,
@@ -23,7 +24,7 @@ SELECT md5('h' || h.id)::uuid AS id, queend.partition_uuid(h.partition_id) AS pa
        q.name AS queue
   FROM queend.retention_history h LEFT JOIN queend.queues q ON q.id = h.queue_id;
 COMMENT ON VIEW queen.retention_history IS
-'What retention removed: partition, kind (retention_type), number of messages and moment of each removal.';
+'Messages that retention removed: partition, kind (retention_type), number and time of each removal.';
 
 CREATE OR REPLACE FUNCTION queen.delete_partition_v1(queue text, partition text) RETURNS jsonb
 LANGUAGE sql AS $$
@@ -32,5 +33,5 @@ LANGUAGE sql AS $$
                                                                  queend.required('partition', partition)))
 $$;
 COMMENT ON FUNCTION queen.delete_partition_v1(text, text) IS
-'Deletes a partition of a queue with everything in it: {deleted, queue, partition, existed}. A push that names it again
-makes a new one, from offset 0.';
+'Deletes a partition with its content. Returns {deleted, queue, partition, existed}. A later push creates the partition
+again, from offset 0.';

@@ -28,9 +28,9 @@ BEGIN
      LIMIT 1;
 END $$;
 COMMENT ON FUNCTION queen.pop_sm_resolve(text, text) IS
-'Pop, step by step: a partition of the queue with something for the group that nobody holds and that may be delivered
-now (delays, windowBuffer), the least recently consumed first; no row: none.
-A proposal only: queen.pop_sm_lease decides.';
+'Step of a pop: proposes the least recently consumed partition with a deliverable message for the group (delays and
+windowBuffer apply) and without a lease. The result is empty if no partition qualifies. The function queen.pop_sm_lease
+may still find the partition on lease.';
 
 CREATE OR REPLACE FUNCTION queen.pop_sm_lease(queue text, partition text, consumer_group text, lease_seconds int,
     worker_id text, batch_size int)
@@ -63,10 +63,10 @@ BEGIN
     END IF;
 END $$;
 COMMENT ON FUNCTION queen.pop_sm_lease(text, text, text, integer, text, integer) IS
-'Pop, step by step: takes the lease of a partition under the name worker_id for lease_seconds (0: the queue''s), if
-nobody holds it and there is something; no row otherwise. Error 22023: a batch_size outside 1 to 10000, a negative
-lease_seconds. cursor_id, cursor_ts: the message before the first one to
-fetch, zero and NULL where there is none.';
+'Step of a pop: leases a partition under the name worker_id for lease_seconds (0: the queue''s leaseTime). The result is
+empty if the partition is on lease or has nothing for the group. The cursor_id and cursor_ts are those of the message
+before the first one to fetch; zero and NULL at the start. Error 22023: a batch_size outside 1 to 10000, or a negative
+lease_seconds.';
 
 CREATE OR REPLACE FUNCTION queen.pop_sm_fetch(partition_id uuid, cursor_ts timestamptz, cursor_id uuid, batch_size int,
     window_buffer int DEFAULT 0, delayed_processing int DEFAULT 0) RETURNS jsonb
@@ -90,8 +90,8 @@ BEGIN
      WHERE r.readable);
 END $$;
 COMMENT ON FUNCTION queen.pop_sm_fetch(uuid, timestamp with time zone, uuid, integer, integer, integer) IS
-'Pop, step by step: the messages of a partition after the cursor that queen.pop_sm_lease named, in order, as
-queen.pop_unified_batch_v4 gives them; it ends before one that SQL cannot read.';
+'Step of a pop: returns the messages of a partition after the cursor that queen.pop_sm_lease returned, in order, in the
+form of queen.pop_unified_batch_v4. Stops before a message that SQL cannot read.';
 
 CREATE OR REPLACE FUNCTION queen.pop_sm_release(partition_id uuid, consumer_group text, worker_id text) RETURNS boolean
 LANGUAGE plpgsql AS $$
@@ -111,4 +111,4 @@ BEGIN
     RETURN v_done;
 END $$;
 COMMENT ON FUNCTION queen.pop_sm_release(uuid, text, text) IS
-'Pop, step by step: gives the lease back if it is still worker_id''s.';
+'Step of a pop: returns the lease if worker_id still holds it.';

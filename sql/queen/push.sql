@@ -18,11 +18,11 @@ BEGIN
     RETURN v_id;
 END $$;
 COMMENT ON FUNCTION queen.push(text, text, json, text, uuid) IS
-'A message that is stored if, and only if, the transaction it is called in commits; a daemon moves it into its queue
-right after (queend.relay), in the order of commits as far as one session goes. Takes no lock anybody waits for.
-partition NULL: Default; transaction_id NULL: one is made. Returns the transaction id. A partition that holds the id
-already when the message arrives there keeps the older one. Errors: 22023 a name that is too long or empty, 54000 a
-payload of more than 64 MiB, 0A000 the queue is encrypted.';
+'Pushes a message within the calling transaction: it is stored if and only if that transaction commits. A daemon then
+moves it to its queue (queend.relay), in commit order within a session. Takes no lock that delays others. If partition
+is NULL, the message goes to Default. If transaction_id is NULL, an id is made. Returns the transaction id. If the
+partition already holds the id when the message arrives, the older message is kept. Errors: 22023 a name that is too
+long or empty, 54000 a payload of more than 64 MiB, 0A000 an encrypted queue.';
 
 CREATE OR REPLACE FUNCTION queen.push(queue text, partition text, payload jsonb, transaction_id text DEFAULT NULL,
     trace_id uuid DEFAULT NULL) RETURNS text
@@ -30,7 +30,7 @@ LANGUAGE sql AS $$
     SELECT queen.push(queue, partition, payload::json, transaction_id, trace_id)
 $$;
 COMMENT ON FUNCTION queen.push(text, text, jsonb, text, uuid) IS
-'The same for jsonb: see queen.push of json.';
+'Takes a jsonb payload; see queen.push with json.';
 
 CREATE OR REPLACE FUNCTION queen.push(queue text, partition text, payload text, transaction_id text DEFAULT NULL,
     trace_id uuid DEFAULT NULL) RETURNS text
@@ -38,7 +38,8 @@ LANGUAGE sql AS $$
     SELECT queen.push(queue, partition, payload::json, transaction_id, trace_id)
 $$;
 COMMENT ON FUNCTION queen.push(text, text, text, text, uuid) IS
-'The same for literals and drivers that send text: see queen.push of json. It must be JSON (22P02 otherwise).';
+'Takes a text payload, for literals and drivers that send text; see queen.push with json. The text must be JSON;
+otherwise the error is 22P02.';
 
 CREATE OR REPLACE FUNCTION queen.push_messages_v3(items jsonb, check_duplicates boolean DEFAULT true,
     check_capacity boolean DEFAULT false) RETURNS jsonb
@@ -84,14 +85,14 @@ BEGIN
                            ORDER BY s.partition_id, s.record_offset DESC) AS l)));
 END $$;
 COMMENT ON FUNCTION queen.push_messages_v3(jsonb, boolean, boolean) IS
-'Stores messages at once: [{"queue", "partition": "Default", "payload": {}, "transactionId": made here, "traceId",
-"producerSub", "index": its place}, …]. Result: {"items": [{index, transaction_id, status: queued, duplicate or
-duplicate_of_deleted, message_id, partition_id, trace_id, queueName}, …], "partition_updates": [{queue_name,
-partition_id, last_message_id, last_message_created_at}, …]}; of a duplicate the message_id is that of the older
-message. All or nothing. An item with headers, ttl, priority, delayMs or
-deliverAt is an error. The two flags are those of the reference
-server and decide nothing. For autocommit: the lanes of its partitions stay locked until the transaction ends. In a
-transaction of your own call queen.push.';
+'Stores messages at once, all or nothing: [{"queue", "partition": "Default", "payload": {}, "transactionId", "traceId",
+"producerSub", "index"}, …]. A transactionId is made if none is given. The index is the position in the list by default.
+An item with headers, ttl, priority, delayMs or deliverAt is an error. The two flags are those of the reference server
+and have no effect. Returns {"items": [...], "partition_updates": [{queue_name, partition_id, last_message_id,
+last_message_created_at}, …]}. An item is {index, transaction_id, status, message_id, partition_id, trace_id,
+queueName}. The status is queued, duplicate or duplicate_of_deleted. The message_id of a duplicate is that of the older
+message. Use autocommit: the lanes of its partitions stay locked until the transaction ends. In your own transaction,
+use queen.push.';
 
 CREATE OR REPLACE FUNCTION queen.push_messages_v2(items jsonb, check_duplicates boolean DEFAULT true,
     check_capacity boolean DEFAULT false) RETURNS jsonb
@@ -99,4 +100,4 @@ LANGUAGE sql AS $$
     SELECT queen.push_messages_v3(items, check_duplicates, check_capacity)->'items'
 $$;
 COMMENT ON FUNCTION queen.push_messages_v2(jsonb, boolean, boolean) IS
-'The items of queen.push_messages_v3 alone. For autocommit, as that is.';
+'Returns only the items of queen.push_messages_v3. Use autocommit, as for that function.';

@@ -7,8 +7,8 @@ SELECT queend.queue_uuid(q.id) AS id, q.name, q.namespace, q.task, q.priority, q
        q.encryption_enabled, q.max_wait_time_seconds, q.max_size AS max_queue_size, q.created_at
   FROM queend.queues q;
 COMMENT ON VIEW queen.queues IS
-'Queues with their options; seconds, retry_delay milliseconds. DELETE removes a queue with everything in it;
-queen.configure_queue_v1 makes one or sets its options.';
+'Queues with their options, in seconds; retry_delay in milliseconds. DELETE removes a queue with its content. The
+function queen.configure_queue_v1 creates one or sets its options.';
 
 CREATE OR REPLACE FUNCTION queen.queues_deleted() RETURNS trigger
 LANGUAGE plpgsql AS $$
@@ -16,7 +16,7 @@ BEGIN
     RETURN CASE WHEN queend.queue_delete(OLD.name) THEN OLD END;
 END $$;
 COMMENT ON FUNCTION queen.queues_deleted() IS
-'What DELETE on queen.queues does: the queue goes with everything in it.';
+'Handles DELETE on queen.queues: deletes the queue with its content.';
 CREATE OR REPLACE TRIGGER deleted INSTEAD OF DELETE ON queen.queues
     FOR EACH ROW EXECUTE FUNCTION queen.queues_deleted();
 
@@ -33,9 +33,9 @@ BEGIN
     RETURN queend.configure(queue, options->>'namespace', options->>'task', options - ARRAY['namespace', 'task']);
 END $$;
 COMMENT ON FUNCTION queen.configure_queue_v1(text, jsonb) IS
-'Makes a queue, or changes options of one: what is not named stays, null returns to the default. options: as of POST
-/api/v1/configure, and namespace, task, mode. Error 22023: an unknown option or mode, a value outside of the option''s
-range.';
+'Creates a queue, or changes its options. Options that are not named keep their values; null resets an option. The
+options are those of POST /api/v1/configure, and namespace, task, mode. Error 22023: an unknown option or mode, or a
+value out of range.';
 
 CREATE OR REPLACE FUNCTION queen.queue_options_v1(queue text) RETURNS jsonb
 LANGUAGE sql STABLE AS $$
@@ -50,8 +50,9 @@ LANGUAGE sql STABLE AS $$
      GROUP BY q.id, f.all
 $$;
 COMMENT ON FUNCTION queen.queue_options_v1(text) IS
-'The options of a queue, by name: {value: as it is kept, inForce: what it comes to now, null where it has no effect,
-default, asked: whether somebody set it}. NULL: there is no such queue.';
+'Returns the options of a queue by name: {value, inForce, default, asked}. These are the stored value, the effective
+value (null if the option has no effect), the default, and whether the option was set. The result is NULL if the queue
+does not exist.';
 
 CREATE OR REPLACE FUNCTION queen.delete_queue_v1(queue text) RETURNS jsonb
 LANGUAGE sql AS $$
@@ -59,4 +60,4 @@ LANGUAGE sql AS $$
                               'existed', queend.queue_delete(queend.required('queue', queue)))
 $$;
 COMMENT ON FUNCTION queen.delete_queue_v1(text) IS
-'Deletes a queue with everything in it: {deleted, queue, existed}.';
+'Deletes a queue with its content. Returns {deleted, queue, existed}.';

@@ -8,13 +8,13 @@ SELECT t.id, queend.record_message(t.partition_id, t.record_id) AS message_id,
   FROM queend.traces t
  WHERE NOT EXISTS (SELECT FROM queend.graves g WHERE g.partition_id = t.partition_id);
 COMMENT ON VIEW queen.message_traces IS
-'What programs noted about messages.';
+'Traces: records that programs wrote about messages.';
 
 CREATE OR REPLACE VIEW queen.message_trace_names AS
 SELECT n.trace_id, n.name AS trace_name FROM queend.trace_names n
  WHERE NOT EXISTS (SELECT FROM queend.graves g WHERE g.partition_id = n.partition_id);
 COMMENT ON VIEW queen.message_trace_names IS
-'The names under which something was noted: one row per trace and name.';
+'Names of traces: one row per trace and name.';
 
 CREATE OR REPLACE FUNCTION queen.record_trace_v1(trace jsonb) RETURNS jsonb
 LANGUAGE sql AS $$
@@ -36,9 +36,9 @@ LANGUAGE sql AS $$
                    END AS id) AS t
 $$;
 COMMENT ON FUNCTION queen.record_trace_v1(jsonb) IS
-'Notes something about a message: {"transactionId", "partitionId", "consumerGroup", "eventType": "info", "data",
-"workerId", "traceNames": a text or at most 100}. {success, traceId}, or success false where there is no such
-message. An error: a name of more than 255 bytes, an eventType of more than 100.';
+'Records a trace of a message: {"transactionId", "partitionId", "consumerGroup", "eventType": "info", "data",
+"workerId", "traceNames": a text or up to 100 texts}. Returns {success, traceId}; success is false if the message does
+not exist. A name of more than 255 bytes or an eventType of more than 100 is an error.';
 
 CREATE OR REPLACE FUNCTION queen.get_message_traces_v1(partition_id text, transaction_id text) RETURNS jsonb
 LANGUAGE sql STABLE AS $$
@@ -50,7 +50,7 @@ LANGUAGE sql STABLE AS $$
                             queend.record_id(get_message_traces_v1.transaction_id), 10000) AS t
 $$;
 COMMENT ON FUNCTION queen.get_message_traces_v1(text, text) IS
-'What was noted about a message, oldest first: {"traces": [{id, event_type, data, consumer_group, worker_id,
+'Returns the traces of a message, oldest first: {"traces": [{id, event_type, data, consumer_group, worker_id,
 created_at, trace_names}, …]}.';
 
 CREATE OR REPLACE FUNCTION queen.get_traces_by_name_v1(trace_name text, page_limit int DEFAULT 100,
@@ -66,7 +66,7 @@ LANGUAGE sql STABLE AS $$
                                page_offset) AS t
 $$;
 COMMENT ON FUNCTION queen.get_traces_by_name_v1(text, integer, integer) IS
-'The traces of a name, oldest first, at most 1000. Error 22023: a larger page_limit.';
+'Returns the traces with a name, oldest first. Error 22023: a page_limit above 1000.';
 
 CREATE OR REPLACE FUNCTION queen.get_available_trace_names_v1(page_limit int DEFAULT 50, page_offset int DEFAULT 0)
 RETURNS jsonb
@@ -79,4 +79,4 @@ LANGUAGE sql STABLE AS $$
       FROM queend.trace_names_list(page_limit, page_offset, 2147483647, 2147483647) AS n
 $$;
 COMMENT ON FUNCTION queen.get_available_trace_names_v1(integer, integer) IS
-'The names traces were noted under, the latest used first.';
+'Returns the names of traces, most recently used first.';
