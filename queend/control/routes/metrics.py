@@ -73,7 +73,7 @@ async def metrics(request: Request) -> Json:
 @router.declare("GET /metrics/prometheus", READ, response_class=Response)
 async def prometheus(request: Request) -> Response:
     """Returns metrics in the Prometheus format within 2 s. Metrics that need the database are left out while it does
-    not answer or commits nothing."""
+    not answer or cannot commit."""
     control = request.app.state.control
     families = Families()
     process(families, control)
