@@ -197,9 +197,9 @@ does not name keep their values, and so do namespace and task. `null` resets an 
 - **Encryption off.** Only `"options": {"encryption": "off"}` turns encryption off, because the published clients send
   `encryptionEnabled: false` with every request.
 
-`GET /api/v1/resources/queues/:queue`, `queend queue show`, the dashboard and `queen.queue_options_v1` in SQL show each
-option with four values: the stored one (`value`), the effective one (`inForce`), the default, and whether it was set
-(`asked`).
+Each option has four values: the stored one (`value`), the effective one (`inForce`), the default, and whether it was
+set (`asked`). They are shown by `GET /api/v1/resources/queues/:queue`, `queend queue show`, the dashboard and, in SQL,
+`queen.queue_options_v1`.
 
 - `inForce` is null if the option has no effect. Examples are a `ttl` that was not set, a limit of 0, a `retryDelay`
   next to a `retryBackoff`, and a retention while `retentionEnabled` is false.
