@@ -16,24 +16,28 @@ from pathlib import Path
 
 HEAD = """# Metrics
 
-What `GET /metrics/prometheus` of a daemon tells, as it tells it. What to make of it, and rules for alerts:
-[Prometheus](prometheus.md). A counter's name ends with `_total`, a histogram has `_bucket`,
-`_sum` and `_count`. Families marked with * are told while there is something to tell.
+This page lists the metrics of `GET /metrics/prometheus`, with their help texts. The [Prometheus](prometheus.md) page
+says which of them to watch, and has alert rules. A counter's name ends with `_total`; a histogram has `_bucket`, `_sum`
+and `_count`. Families marked with * are present only while they have a value.
+
+Metrics `queen_cluster_…` have the label `scope="cluster"`, as in Queen MQ. Only `queen_cluster_ack_total` covers all
+daemons.
 """
-PARTS = {"queend_": "Its own", "queen_": "Under the names of Queen MQ"}
+PARTS = {"queend_": "Names of queend", "queen_": "Names of Queen MQ"}
 FAMILY = re.compile(r"^# HELP (\S+) (.*)\n# TYPE \S+ (\S+)\n((?:(?!# ).*\n)*)", re.M)
-# Told now and then: what they are.
+# Present only at times: type, labels, text.
 SOMETIMES = {
     "queend_certificate_expires_seconds": (
-        "gauge", "", "Time until the certificate of the port expires, negative after that."),
-    "queend_doctor_finding": ("gauge", "check, level", "What the doctor found."),
-    "queend_doctor_round_failed": ("gauge", "", "1 if its last round failed: then there are no findings."),
-    "queend_doctor_round_seconds": ("gauge", "", "How long its last round took."),
-    "queend_doctor_round_timestamp_seconds": ("gauge", "", "When that round ended."),
-    "queend_spans_sent_total": ("counter", "", "Spans that the collector took."),
-    "queend_spans_failed_total": ("counter", "", "Spans that it did not take."),
-    "queend_standing_partitions": ("gauge", "queue, group", "Partitions that stand."),
-    "queend_standing_seconds": ("gauge", "queue, group", "Since when the first of them stands."),
+        "gauge", "", "Time until the certificate of the port expires; negative after its expiry."),
+    "queend_doctor_finding": ("gauge", "check, level", "Findings of queend doctor, by check and level."),
+    "queend_doctor_round_failed": ("gauge", "", "1 if the doctor's last round failed and has no findings."),
+    "queend_doctor_round_seconds": ("gauge", "", "Duration of the doctor's last round."),
+    "queend_doctor_round_timestamp_seconds": ("gauge", "", "Unix time at which the doctor's last round ended."),
+    "queend_spans_sent_total": ("counter", "", "Trace spans that the collector accepted."),
+    "queend_spans_failed_total": ("counter", "", "Trace spans that the collector did not accept."),
+    "queend_standing_partitions": ("gauge", "queue, group", "Blocked partitions: leases with the same first message "
+                                                            "expire again and again."),
+    "queend_standing_seconds": ("gauge", "queue, group", "Time since the oldest blocked partition was blocked."),
 }
 
 
@@ -49,7 +53,7 @@ def families(told: str) -> dict[str, tuple[str, str, str]]:
 def document(found: dict[str, tuple[str, str, str]]) -> str:
     parts = [HEAD]
     for prefix, title in PARTS.items():
-        parts.append(f"## {title}\n\n| family | type | labels | what |\n|---|---|---|---|")
+        parts.append(f"## {title}\n\n| metric | type | labels | description |\n|---|---|---|---|")
         for name, (kind, labels, text) in sorted((found | SOMETIMES).items()):
             if name.startswith(prefix):
                 parts.append(f"| `{name}`{'*' * (name in SOMETIMES)} | {kind} | {labels} | {text} |")

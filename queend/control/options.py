@@ -78,23 +78,23 @@ OPTIONS: tuple[Option, ...] = (
            "duration of a lease, unless the pop names another; 0: 60 s"),
     _whole("retryLimit", "retry_limit", 3, "failures", "a batch that fails more often becomes dead letters"),
     _whole("deliveryLimit", "delivery_limit", 20, "leases",
-           "number of consecutive expired leases after which a message becomes a dead letter at the next one, if it "
-           "was leased alone; 0: never ([a message that ends its "
+           "expired leases in a row that a message may have. If one more expires while the message is leased alone, it "
+           "becomes a dead letter. 0: no limit ([a message that ends its "
            "consumers](recover.md#a-message-that-ends-its-consumers))", own=True),
     _whole("retryDelay", "retry_delay", 1000, "ms",
-           "pause of the partition after a failed batch; no pause unless the option was set"),
+           "pause of the partition after a failed batch; applies only if the option was set"),
     Option("retryBackoff", "backoff", None, "ms", "pauses by number of the retry: a list, or an exponential rule; "
                                                   "takes precedence over `retryDelay` ([delays](delays.md))",
            "retry_backoff", own=True), _whole(
                "delayedProcessing", "delayed_processing", 0, "s",
                "minimum time between the push of a message and its delivery"),
     _whole("windowBuffer", "window_buffer", 0, "s",
-           "a partition is delivered after no message was pushed to it for this time, or when its oldest undelivered "
-           "message is five times as old"),
+           "delivery of a partition waits until no message was pushed to it for this time. It waits at most until the "
+           "oldest undelivered message is five times as old"),
     _whole("maxSize", "max_size", 0, "messages",
-           "maximum number of stored messages that not all groups have consumed; 0: no limit"),
+           "maximum number of stored messages that at least one group has still to consume; 0: no limit"),
     _whole("ttl", "ttl", 3600, "s",
-           "older messages are removed without delivery; no limit unless the option was set"),
+           "older messages are removed and not delivered; applies only if the option was set"),
     _whole("rateLimit", "rate_limit", 0, "messages",
            "messages of a partition that a consumer group receives per `ratePeriod`; 0: no limit "
            "([rates](delays.md#rates))", most=1_000_000, own=True),
@@ -119,11 +119,12 @@ OPTIONS: tuple[Option, ...] = (
     _flag("dlqAfterMaxRetries", "dlq_after_max_retries",
           "stored and returned without effect: messages without retries left always become dead letters"),
     _flag("retentionEnabled", "retention_enabled", "whether `retentionSeconds` and `completedRetentionSeconds` apply"),
-    _whole("retentionSeconds", "retention_seconds", 0, "s", "older messages are removed, consumed or not; 0: never"),
+    _whole("retentionSeconds", "retention_seconds", 0, "s",
+           "older messages are removed, whether or not they are consumed; 0: off"),
     _whole("completedRetentionSeconds", "completed_retention_seconds", 0, "s",
-           "older messages that every group has consumed are removed; 0: never"),
+           "older messages that every group has consumed are removed; 0: off"),
     _whole("maxWaitTimeSeconds", "max_wait_time_seconds", 0, "s",
-           "older messages that some group has not consumed are removed; 0: never"),
+           "older messages that some group has not consumed are removed; 0: off"),
     _flag("encryptionEnabled", "encryption_enabled",
           "payloads are encrypted; `true` turns encryption on, and only `\"encryption\": \"off\"` turns it off "
           "([encryption](encryption.md))"),)
@@ -188,17 +189,21 @@ def document() -> str:
 
 HEAD = """# Options of a queue
 
-`POST /api/v1/configure` sets options: `{"queue": "orders", "options": {"leaseTime": 60}}`. Options that a request does
-not name keep their values, as do namespace and task; `null` resets an option to its default. With `"mode": "replace"`
-beside `options`, all options that are not named are reset, as Queen MQ does with every request.
-`QUEEND_CONFIGURE_REPLACES=true` makes this the default. Only `"options": {"encryption": "off"}` turns encryption off,
-because the published clients send `encryptionEnabled: false` with every request.
+`POST /api/v1/configure` sets options: `{"queue": "orders", "options": {"leaseTime": 60}}`. Options that the request
+does not name keep their values, and so do namespace and task. `null` resets an option to its default.
 
-`GET /api/v1/resources/queues/:queue`, `queend queue show`, the dashboard and `queen.queue_options_v1` in SQL return for
-each option the stored value (`value`), the effective value (`inForce`), the default, and whether it was set (`asked`).
-`inForce` is null if the option has no effect: a `ttl` or `retryDelay` that was never set, a limit of 0, a `retryDelay`
-beside a `retryBackoff`, a retention while `retentionEnabled` is false. The effective value of a `leaseTime` of 0 is 60;
-that of a burst of 0 is its limit.
+- **Reset the rest.** With `"mode": "replace"` next to `options`, options that are not named are reset, as in Queen MQ.
+  `QUEEND_CONFIGURE_REPLACES=true` makes this the default.
+- **Encryption off.** Only `"options": {"encryption": "off"}` turns encryption off, because the published clients send
+  `encryptionEnabled: false` with every request.
+
+Each option has four values: the stored one (`value`), the effective one (`inForce`), the default, and whether it was
+set (`asked`). They are shown by `GET /api/v1/resources/queues/:queue`, `queend queue show`, the dashboard and, in SQL,
+`queen.queue_options_v1`.
+
+- `inForce` is null if the option has no effect. Examples are a `ttl` that was not set, a limit of 0, a `retryDelay`
+  next to a `retryBackoff`, and a retention while `retentionEnabled` is false.
+- A `leaseTime` of 0 has the effective value 60. A burst of 0 has the value of its limit.
 
 Numbers are integers from 0 to 2147483647, unless the table says otherwise. Numbers and booleans may be sent as strings.
 

@@ -240,7 +240,7 @@ HOT = {
         {"leaseId": MESSAGE["leaseId"], "success": False, "error": "Lease not found", "expiresAt": None,
          "newExpiresAt": None, "lease_expires_at": None, "renewed": 0}),
     "/streams/v1/cycle": {"post": {**shown(post(
-        "Commit a stream cycle in one transaction: state, messages for the sink, and the acknowledgment of their "
+        "Commit a stream cycle in one transaction: state, messages for the sink, and the acknowledgment of the "
         "source", body(CYCLE), answers(
             "200", "`success` says whether the cycle was committed", CYCLED, "400", "409", "413", "503")),
         CYCLE_EXAMPLE, "200", CYCLED_EXAMPLE)["post"], "tags": ["streams"]}},

@@ -41,24 +41,28 @@ SELECT q.name AS queue, g.name, s.lag, s.leased, s.lagging,
   JOIN queend.consumer_groups g ON g.id = s.group_id JOIN queend.queues q ON q.id = g.queue_id
  ORDER BY q.name, g.name"""
 OF_QUEUE = (      # name, description, value from a row and the time
-    ("queend_queue_backlog_messages", "Messages that wait for the group that is furthest behind, those with consumers "
-                                      "aside.", lambda row, now: row.pending),
-    ("queend_queue_processing_messages", "Messages that consumers have on lease.", lambda row, now: row.processing),
-    ("queend_queue_stored_messages", "Messages that are stored, consumed or not.", lambda row, now: row.total),
-    ("queend_queue_dead_letters", "Dead letters.", lambda row, now: row.dead),
-    ("queend_queue_oldest_seconds", "How long the first message that is due has waited for some group, or for any "
-                                    "where the queue has none; 0: there is none.",
+    ("queend_queue_backlog_messages", "Messages that the group furthest behind has still to receive, leased messages "
+                                      "excluded.", lambda row, now: row.pending),
+    ("queend_queue_processing_messages", "Messages on lease.", lambda row, now: row.processing),
+    ("queend_queue_stored_messages", "Stored messages, consumed or not.", lambda row, now: row.total),
+    ("queend_queue_dead_letters", "Dead letters of the queue.", lambda row, now: row.dead),
+    ("queend_queue_oldest_seconds", "Longest wait of a message that is due and that some group, or a queue without "
+                                    "groups, has not consumed. 0: no such message.",
      lambda row, now: age(row.oldest, now)),
-    ("queend_queue_paused", "1: pops find nothing until it is resumed.", lambda row, now: int(row.paused)))
+    ("queend_queue_paused", "1 if the queue is paused.", lambda row, now: int(row.paused)))
 OF_GROUP = (
-    ("queend_group_lag_messages", "Messages the group has not consumed.", lambda row, now: row.lag),
-    ("queend_group_processing_messages", "Messages its consumers have on lease.", lambda row, now: row.leased),
-    ("queend_group_lagging_partitions", "Partitions in which it is behind.", lambda row, now: row.lagging),
-    ("queend_group_oldest_seconds", "How long the first message that is due has waited for it; 0: there is none.",
+    ("queend_group_lag_messages", "Messages that the group has not consumed.", lambda row, now: row.lag),
+    ("queend_group_processing_messages", "Messages that consumers of the group have on lease.",
+     lambda row, now: row.leased),
+    ("queend_group_lagging_partitions", "Partitions with messages that the group has not consumed.",
+     lambda row, now: row.lagging),
+    ("queend_group_oldest_seconds", "Longest wait of a message that is due and that the group has not consumed. 0: no "
+                                    "such message.",
      lambda row, now: age(row.oldest, now)),
-    ("queend_group_idle_seconds", "Time since its last claim or acknowledgment, or since it was made.",
+    ("queend_group_idle_seconds", "Time since the group's last pop with messages or acknowledgment, or since its "
+                                  "creation.",
      lambda row, now: age(row.active, now)),
-    ("queend_group_paused", "1: pops of it find nothing until it, or its queue, is resumed.",
+    ("queend_group_paused", "1 if the group or its queue is paused.",
      lambda row, now: int(row.paused)))
 
 
@@ -79,14 +83,14 @@ async def backlogs(families: Families, control: Any) -> None:
             groups = await (await cursor.execute(GROUPS, (most,))).fetchall()
     except psycopg.Error:
         return
-    families.each("queend_backlog_left_out", "Queues and groups that are not told of by name: QUEEND_METRICS_QUEUES is "
-                  "the bound.", ("kind",), [(("queues",), max(whole.queues - most, 0)),
+    families.each("queend_backlog_left_out", "Queues and groups without metrics of their own: those beyond "
+                  "QUEEND_METRICS_QUEUES.", ("kind",), [(("queues",), max(whole.queues - most, 0)),
                                             (("groups",), max(whole.groups - most, 0))])
-    families.gauge("queend_backlog_messages", "Messages that wait, of all queues.", whole.pending)
-    families.gauge("queend_backlog_processing_messages", "Messages that consumers have on lease, of all queues.",
+    families.gauge("queend_backlog_messages", "Waiting messages of all queues.", whole.pending)
+    families.gauge("queend_backlog_processing_messages", "Messages on lease, of all queues.",
                    whole.processing)
     families.gauge("queend_dead_letters", "Dead letters of all queues.", whole.dead)
-    families.gauge("queend_backlog_age_seconds", "How old the figures of backlogs are.", max(0.0, whole.age))
+    families.gauge("queend_backlog_age_seconds", "Age of the backlog metrics.", max(0.0, whole.age))
     now = whole.now
     for name, text, value in OF_QUEUE:
         families.each(name, text, ("queue",), [((row.name,), value(row, now)) for row in queues])

@@ -45,10 +45,10 @@ SELECT DISTINCT ON (m.hostname, m.port, m.worker) m.hostname, m.worker, m.pid, {
  WHERE m.bucket BETWEEN %(since)s AND %(last)s + {MINUTE_US}
  ORDER BY m.hostname, m.port, m.worker, m.bucket DESC"""
 TALLIES = (      # of Core.tallies, in its order
-    ("push_requests", "Pushes"), ("push_messages", "Messages pushed, also duplicates"), ("pop_requests", "Pops"),
+    ("push_requests", "Pushes"), ("push_messages", "Messages pushed, including duplicates"), ("pop_requests", "Pops"),
     ("pop_messages", "Messages delivered"),
-    ("pop_empty", "Pops that found nothing"), ("ack_requests", "Acknowledgments"),
-    ("acked_messages", "Messages acknowledged"),
+    ("pop_empty", "Pops that returned no messages"), ("ack_requests", "Acknowledgments"),
+    ("acked_messages", "Acknowledged messages"),
     ("ack_failed_messages", "Messages whose acknowledgment was refused"), ("transactions", "Transactions"))
 
 # Values without peers.
@@ -62,24 +62,30 @@ def pools(families: Families, control: Any) -> None:
     jobs = sum(one["jobs"] - one["parked"] for one in workers)
     for name, size, queued in (("db", sum(one["slots"] for one in workers), jobs),
                                ("system", pool["pool_size"], pool["requests_waiting"])):
-        families.add("queen_threadpool_size", "Connections to PostgreSQL: of the data plane, of the control plane.",
+        families.add("queen_threadpool_size", "Connections to PostgreSQL: `db` of the data plane, `system` of the "
+                                              "control plane.",
                      {"pool": name}, size)
-        families.add("queen_threadpool_queue_size", "Requests that wait for one or use one.", {"pool": name}, queued)
+        families.add("queen_threadpool_queue_size", "Requests that use a connection of the pool, or wait for one.",
+                     {"pool": name}, queued)
     operations = control.core.operations()
     for op in ("push", "pop", "ack"):
         count, items, us = (sum(worker[op][i] for worker in operations) for i in (0, 1, 3))
-        families.add("queen_sidecar_op_count", "Requests since the start.", {"op": op}, count)
-        families.add("queen_sidecar_op_latency_microseconds", "Average time until the answer.", {"op": op},
+        families.add("queen_sidecar_op_count", "Requests since the daemon's start.", {"op": op}, count)
+        families.add("queen_sidecar_op_latency_microseconds", "Average time from request to answer since the daemon's "
+                                                              "start.", {"op": op},
                      us // count if count else 0)
-        families.add("queen_sidecar_op_items", "Items in the requests.", {"op": op}, items)
+        families.add("queen_sidecar_op_items", "Messages or acknowledgments in requests since the daemon's start.",
+                     {"op": op}, items)
     waiting = control.core.parked()
-    families.gauge("queen_queue_backoff_groups", "Long polls that wait.", sum(parked for _, _, parked in waiting))
-    families.gauge("queen_queue_backoff_queues", "Queues they wait for.", len(waiting))
-    families.gauge("queen_queue_backoff_avg_interval_milliseconds", "Nobody polls: a commit wakes them.", 0)
+    families.gauge("queen_queue_backoff_groups", "Long polls that wait for messages.",
+                   sum(parked for _, _, parked in waiting))
+    families.gauge("queen_queue_backoff_queues", "Queues on which long polls wait.", len(waiting))
+    families.gauge("queen_queue_backoff_avg_interval_milliseconds", "Always 0: commits wake waiting pops, without "
+                                                                    "polling.", 0)
     _peers(families, control.peers.figures())
     if (left := control.secured.expires_s()) is not None:
-        families.gauge("queend_certificate_expires_seconds", "Time until the certificate of the port expires, negative "
-                                                             "after that.", round(left))
+        families.gauge("queend_certificate_expires_seconds", "Time until the certificate of the port expires; negative "
+                                                             "after its expiry.", round(left))
 
 
 def _peers(families: Families, peers: dict[str, Any] | None) -> None:
@@ -87,19 +93,21 @@ def _peers(families: Families, peers: dict[str, Any] | None) -> None:
     peers = peers or ALONE
     senders = peers["senders"]
     for state in ("alive", "dead"):
-        families.add("queen_servers", "Daemons that were heard.", {"state": state},
+        families.add("queen_servers", "Peer daemons that have sent packets, by state.", {"state": state},
                      sum(one["alive"] is (state == "alive") for one in senders))
     for way, number in {"sent": peers["sent"] + peers["posted"], "received": peers["taken"],
                         "dropped": dropped(peers)}.items():
-        families.add("queen_transport_messages", "Packets between daemons.", {"dir": way}, number, CounterMetricFamily)
+        families.add("queen_transport_messages", "Packets exchanged with peer daemons.",
+                     {"dir": way}, number, CounterMetricFamily)
     for why, number in peers["refused"].items():
-        families.add("queend_peer_refused", "Packets that were not taken.", {"why": why}, number, CounterMetricFamily)
+        families.add("queend_peer_refused", "Packets of peer daemons that were refused, by reason.",
+                     {"why": why}, number, CounterMetricFamily)
     for name, text, value in (
-            ("lost", "Packets of other daemons that did not come.", sum(one["lost"] for one in senders)),
-            ("restarts", "Starts of other daemons that were seen.", sum(one["restarts"] for one in senders)),
-            ("told", "Entries of packets that were sent: a partition with news, or a lease that ended.", peers["told"]),
-            ("heard", "Entries that were heeded.", peers["heard"]),
-            ("looks", "Looks at the database because of packets.", peers["looks"])):
+            ("lost", "Packets of peer daemons that were lost.", sum(one["lost"] for one in senders)),
+            ("restarts", "Restarts of peer daemons that were noticed.", sum(one["restarts"] for one in senders)),
+            ("told", "Notices sent to peer daemons: a partition has new messages, or a lease ended.", peers["told"]),
+            ("heard", "Notices of peer daemons that were used.", peers["heard"]),
+            ("looks", "Queries of the database caused by notices of peer daemons.", peers["looks"])):
         families.counter(f"queend_peer_{name}", text, value)
 
 
@@ -118,7 +126,7 @@ async def minutes(families: Families, control: Any) -> None:
     except psycopg.Error:
         return
     for result, key in (("success", "ack_done"), ("failed", "ack_failed")):
-        families.add("queen_cluster_ack", "Acknowledgments of all daemons since the beginning.",
+        families.add("queen_cluster_ack", "Acknowledgments of all daemons since the database was created.",
                      {"scope": "cluster", "result": result}, totals.get(key, 0), CounterMetricFamily)
     for one in queues:
         if one.name:
@@ -130,55 +138,62 @@ async def minutes(families: Families, control: Any) -> None:
             families.add(f"queend_queue_{name}", f"{text}, by this daemon.", {"queue": queue}, value,
                          CounterMetricFamily)
     labels = ("queue", "group")
-    families.each("queend_standing_partitions", "Partitions whose leases run out without an end: the same message is "
-                  "left each time.", labels, [((one.queue, one.name), one.partitions) for one in standing])
-    families.each("queend_standing_seconds", "Since when the first of them stands.", labels,
+    families.each("queend_standing_partitions", "Blocked partitions: leases with the same first message expire "
+                  "again and again.", labels, [((one.queue, one.name), one.partitions) for one in standing])
+    families.each("queend_standing_seconds", "Time since the oldest blocked partition was blocked.", labels,
                   [((one.queue, one.name), one.seconds) for one in standing])
 
 
 def _queue(families: Families, one: Any, age: int) -> None:
     of = {"queue": one.name}
     for name, text, value in (
-            ("pop_messages_per_minute", "Messages delivered in the last minute that has ended.", one.pop_messages),
-            ("push_requests_per_minute", "Pushes.", one.push_requests),
-            ("push_messages_per_minute", "Messages pushed, also duplicates.", one.push_messages),
-            ("pop_empty_per_minute", "Pops that found nothing.", one.pop_empty),
-            ("transactions_per_minute", "Transactions.", one.transactions),
-            ("parked_consumers", "Long polls that waited, on average.", round(one.parked, 2)),
-            ("metrics_age_seconds", "Since that minute began.", age)):
+            ("pop_messages_per_minute", "Messages delivered in the last complete minute.", one.pop_messages),
+            ("push_requests_per_minute", "Pushes in the last complete minute.", one.push_requests),
+            ("push_messages_per_minute", "Messages pushed in the last complete minute, including duplicates.",
+             one.push_messages),
+            ("pop_empty_per_minute", "Pops that returned no messages, in the last complete minute.", one.pop_empty),
+            ("transactions_per_minute", "Transactions in the last complete minute.", one.transactions),
+            ("parked_consumers", "Average number of waiting long polls in the last complete minute.",
+             round(one.parked, 2)),
+            ("metrics_age_seconds", "Time since the start of the minute that the other metrics cover.", age)):
         families.add(f"queen_queue_{name}", text, of, value)
     for stat, value in zip(("avg", "max"), lag_ms(one).values(), strict=True):
-        families.add("queen_queue_pop_lag_milliseconds", "Age of messages when they were delivered, delays included.",
+        families.add("queen_queue_pop_lag_milliseconds", "Age of messages at delivery, delays included.",
                      {**of, "stat": stat}, value)
     for result, value in (("success", one.ack_done), ("failed", one.ack_failed)):
-        families.add("queen_queue_ack_per_minute", "Acknowledgments.", {**of, "result": result}, value)
+        families.add("queen_queue_ack_per_minute", "Acknowledgments in the last complete minute.",
+                     {**of, "result": result}, value)
 
 
 def _worker(families: Families, one: Any) -> None:
     of = {"hostname": one.hostname, "worker_id": str(one.worker), "pid": str(one.pid)}
     for name, text, values in (
-        ("event_loop_lag_milliseconds", "How late the control plane's loop was.",
+        ("event_loop_lag_milliseconds", "Delay of the control plane's event loop.",
          {"avg": or_zero(average(one.loop_lag_ms)), "max": or_zero(one.loop_lag_ms[3])}),
-        ("free_slots", "Connections that were free.", {"avg": or_zero(average(one.free)), "min": or_zero(one.free[2])}),
-        ("job_queue_size", "Requests in hand.", {"avg": or_zero(average(one.jobs)), "max": or_zero(one.jobs[3])}),
-        ("lag_milliseconds", "Age of messages when they were delivered, delays included.",
+        ("free_slots", "Unused connections to PostgreSQL.",
+         {"avg": or_zero(average(one.free)), "min": or_zero(one.free[2])}),
+        ("job_queue_size", "Requests that are not answered yet.",
+         {"avg": or_zero(average(one.jobs)), "max": or_zero(one.jobs[3])}),
+        ("lag_milliseconds", "Age of messages at delivery, delays included.",
          dict(zip(("avg", "max"), lag_ms(one).values(), strict=True)))):
         for stat, value in values.items():
             families.add(f"queen_worker_{name}", text, {**of, "stat": stat}, value)
     for op in ("push", "pop", "ack"):
-        families.add("queen_worker_requests_per_minute", "Requests in the last minute that has ended.",
+        families.add("queen_worker_requests_per_minute", "Requests in the last complete minute.",
                      {**of, "op": op}, getattr(one, f"{op}_requests"))
-        families.add("queen_worker_messages_per_minute", "Items in them.", {**of, "op": op},
+        families.add("queen_worker_messages_per_minute", "Messages or acknowledgments in requests of the last "
+                                                         "complete minute.", {**of, "op": op},
                      getattr(one, f"{op}_messages"))
     families.add("queen_worker_requests_per_minute", "", {**of, "op": "transaction"}, one.transactions)
     for result, value in (("success", one.ack_done), ("failed", one.ack_failed)):
-        families.add("queen_worker_ack_per_minute", "Acknowledgments in the last minute that has ended.",
+        families.add("queen_worker_ack_per_minute", "Acknowledgments in the last complete minute.",
                      {**of, "result": result}, value)
     for name, text, value in (
             ("db_connections", "Connections to PostgreSQL.", or_zero(one.slots[4])),
-            ("backoff_size", "Long polls that wait.", or_zero(one.parked[4])),
-            ("jobs_done_per_minute", "Requests answered.", one.requests),
-            ("db_errors_per_minute", "Errors of the database.", one.db_errors),
-            ("dlq_per_minute", "Messages that became dead letters, except by hand or in SQL.", one.dead_lettered),
-            ("metrics_age_seconds", "Since it told.", one.age)):
+            ("backoff_size", "Long polls that wait for messages.", or_zero(one.parked[4])),
+            ("jobs_done_per_minute", "Requests answered in the last complete minute.", one.requests),
+            ("db_errors_per_minute", "Failed statements in the last complete minute.", one.db_errors),
+            ("dlq_per_minute", "Messages that became dead letters in the last complete minute, except by hand or in "
+                               "SQL.", one.dead_lettered),
+            ("metrics_age_seconds", "Time since the worker last reported.", one.age)):
         families.add(f"queen_worker_{name}", text, of, value)

@@ -33,17 +33,18 @@ class Rounds:
             self._task = asyncio.create_task(self._round(), name="doctor")
         failed = self.failed or self._task is not None and not self._task.done() and now - self._began >= LONG_S
         if self.ended or failed:
-            families.gauge("queend_doctor_round_failed", "1 if its last round failed: then there are no findings.",
+            families.gauge("queend_doctor_round_failed", "1 if the doctor's last round failed and has no findings.",
                            failed)
         if not self.ended:
             return
         for check in () if failed else CHECKS:
             for level in LEVELS[1:]:
-                families.add("queend_doctor_finding", "What queend doctor finds: how many of a check and level.",
+                families.add("queend_doctor_finding", "Findings of queend doctor, by check and level.",
                              {"check": check, "level": level},
                              sum((one["check"], one["level"]) == (check, level) for one in self.findings))
-        families.gauge("queend_doctor_round_seconds", "How long its last round took.", round(self.seconds, 6))
-        families.gauge("queend_doctor_round_timestamp_seconds", "When that round ended.", self.ended)
+        families.gauge("queend_doctor_round_seconds", "Duration of the doctor's last round.", round(self.seconds, 6))
+        families.gauge("queend_doctor_round_timestamp_seconds", "Unix time at which the doctor's last round ended.",
+                       self.ended)
 
     async def _round(self) -> None:
         try:

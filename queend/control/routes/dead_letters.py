@@ -172,8 +172,8 @@ async def dead_redrive(request: Request) -> Json:
     """Stores dead letters of a queue as new messages, in the order in which they failed, and removes the dead letters.
     Takes the newest `limit` (10 000) that match the filters, with `oldest` the oldest. Without a target, each message
     goes to its own queue and partition, for the group that failed it; with a target, all groups of the target get it.
-    `left`: whether more dead letters match. `messages` selects dead letters one by one instead of by filters, with the
-    ids of the list; an element with `payload` is stored with that payload. 404 if the queue does not exist."""
+    `left`: whether more dead letters match. `messages` selects single dead letters by the ids of the list, instead of
+    filters. An element with `payload` is stored with that payload. 404 if the queue does not exist."""
     wanted = await body_object(request, strict=True)
     names = {key: _name(wanted, key) for key in ("queue", "consumerGroup", "partition", "targetQueue",
                                                  "targetPartition")}

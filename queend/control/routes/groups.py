@@ -160,7 +160,7 @@ async def group_lagging(request: Request) -> Json:
         leasesLapsed=INTEGER)))), where="itself", page=SHOWN)
 async def group_show(request: Request, group: PathName) -> Json:
     """Returns the cursors of a group, by queue: partitions with a cursor or with unconsumed messages, at most `limit`
-    per queue. The answer is {} if there are none, or if the group does not exist. With a token that is limited to
+    per queue. The answer is {} if the group or its cursors do not exist. With a token that is limited to
     queues or groups, only those are included; 403 if the token may read none of them."""
     queues: dict[str, Any] = {}
     rules = limits(request)
@@ -231,8 +231,8 @@ SEEK_BODY = record([], toEnd=FLAG, timestamp=TEXT, offset={**INTEGER, "minimum":
                       targetTimestamp=SOME_TIME, targetOffset=INTEGER, partitionsUpdated=INTEGER),
                 body=body(SEEK_BODY), example={"toEnd": True}, exact=True)
 async def group_seek(request: Request, group: PathName, queue: PathName) -> Json:
-    """Moves the group's cursors in all partitions of a queue, including partitions that it has not read and future
-    ones: to the end, past a time, or to an offset. 404 if the queue or the group does not exist."""
+    """Moves the group's cursors in all partitions of a queue: to the end, past a time, or to an offset. This includes
+    partitions that the group has not read, and future ones. 404 if the queue or the group does not exist."""
     to_end, at, offset = _target(await body_object(request, strict=True))
     if not to_end and at is None and offset is None:
         raise Refusal(400, "Must specify either 'toEnd': true or 'timestamp'", "invalid_request")

@@ -226,7 +226,7 @@ async def message_delete(request: Request, partition: PathName, transaction_id: 
 @router.declare(f"DELETE {BY_NAMES}", WRITE, DELETED, own=True, exact=True)
 async def message_delete_named(request: Request, queue: PathName, partition: PathName,
                                transaction_id: PathName) -> Json:
-    """Deletes a message by the names of its queue and partition, with its dead letters and traces, and overwrites its
+    """Deletes a message by the names of its queue and partition, with its dead letters and traces. Overwrites its
     payload in the log."""
     id, where = await address_named(request, queue, partition, transaction_id)
     return await _deleted(request, where, id, transaction_id)
@@ -257,7 +257,7 @@ async def message_retry(request: Request, partition: PathName, transaction_id: P
 @router.declare(f"POST {BY_NAMES}/retry", WRITE, RETRIED, own=True, exact=True)
 async def message_retry_named(request: Request, queue: PathName, partition: PathName,
                               transaction_id: PathName) -> Json:
-    """Stores the dead letter of a message as a new message, by the names of its queue and partition; 404 if there is no
+    """Stores the dead letter of a message as a new message, by the names of its queue and partition. 404 if there is no
     such dead letter."""
     id, where = await address_named(request, queue, partition, transaction_id)
     return await _retried(request, where, id, transaction_id)

@@ -73,7 +73,7 @@ async def metrics(request: Request) -> Json:
 @router.declare("GET /metrics/prometheus", READ, response_class=Response)
 async def prometheus(request: Request) -> Response:
     """Returns metrics in the Prometheus format within 2 s. Metrics that need the database are left out while it does
-    not answer or commits nothing."""
+    not answer or cannot commit."""
     control = request.app.state.control
     families = Families()
     process(families, control)
@@ -103,13 +103,15 @@ def process(families: Families, control: Any) -> None:
     families.counter("queen_cpu_user_microseconds", "User CPU time of the process.", int(usage.ru_utime * 1e6))
     families.counter("queen_cpu_system_microseconds", "System CPU time of the process.", int(usage.ru_stime * 1e6))
     for name, text, value in (
-            ("process_resident_memory_bytes", "Resident memory.", resident),
-            ("process_virtual_memory_bytes", "Virtual memory.", virtual),
+            ("process_resident_memory_bytes", "Resident memory of the process.", resident),
+            ("process_virtual_memory_bytes", "Virtual memory of the process.", virtual),
             ("db_pool_size", "Connections of the control plane's pool.", pool["pool_size"]),
-            ("db_pool_idle", "Idle ones among them.", pool["pool_available"]),
-            ("db_pool_active", "Busy ones among them.", pool["pool_size"] - pool["pool_available"]),
-            ("maintenance_mode_enabled", "1 while pushes are buffered.", int(control.maintenance.on["push"])),
-            ("shared_state_enabled", "1 with peers.", int(control.peers.on))):
+            ("db_pool_idle", "Idle connections of the control plane's pool.", pool["pool_available"]),
+            ("db_pool_active", "Busy connections of the control plane's pool.",
+             pool["pool_size"] - pool["pool_available"]),
+            ("maintenance_mode_enabled", "1 while push maintenance is on: all pushes are buffered.",
+             int(control.maintenance.on["push"])),
+            ("shared_state_enabled", "1 if the daemon has peers.", int(control.peers.on))):
         families.gauge(f"queen_{name}", text, value)
 
 
@@ -121,58 +123,60 @@ def engine(families: Families, stats: dict[str, Any]) -> None:
         families.each(f"queend_{key}", text, ("type",), [((name,), job[key]) for name, job in jobs.items()],
                       CounterMetricFamily)
     latency = families.all["queend_request_latency_seconds"] = HistogramMetricFamily(
-        "queend_request_latency_seconds", "From a complete request to its answer.", labels=["type"])
+        "queend_request_latency_seconds", "Time from a complete request to its answer.", labels=["type"])
     for name, job in jobs.items():
         latency.add_metric([name], buckets(job["latency_us_buckets"]), job["latency_sum_us"] / 1e6)
-    for name, text, key in (("queend_delivery_age_seconds", "Age of messages when they were delivered: of the oldest "
-                                                            "row in each answer of a pop, delays included.", "age"),
-                            ("queend_statement_latency_seconds", "From a statement of the data plane to the end of its "
-                                                                 "answer.", "statement")):
+    for name, text, key in (("queend_delivery_age_seconds", "Age of messages at delivery, delays included: that of "
+                                                            "the oldest row in each answer of a pop.", "age"),
+                            ("queend_statement_latency_seconds", "Time from a statement of the data plane to the end "
+                                                                 "of its answer.", "statement")):
         counts, total = stats["times"][key]
         families.all[name] = HistogramMetricFamily(name, text, buckets=buckets(counts), sum_value=total / 1e6)
-    families.each("queend_remembered", "Queues, partitions, groups and cursors in memory; deleted ones until they are "
-                  "given back.", ("kind",), [((name,), n) for name, n in stats["catalog"].items()])
+    families.each("queend_remembered", "Queues, partitions, groups and cursors in memory, including deleted ones that "
+                  "are not freed yet.", ("kind",), [((name,), n) for name, n in stats["catalog"].items()])
     clients = stats["clients"]
-    families.gauge("queend_clients_connections", "Connections of clients.", clients["connections"])
-    families.counter("queend_clients_refused", "Connections that were refused: a bound was reached.",
+    families.gauge("queend_clients_connections", "Client connections.", clients["connections"])
+    families.counter("queend_clients_refused", "Client connections refused because a limit was reached.",
                      clients["refused"])
-    families.gauge("queend_clients_arriving", "Bytes held for requests that have not arrived in whole.",
+    families.gauge("queend_clients_arriving", "Memory of requests that have not fully arrived.",
                    clients["arriving"])
-    families.gauge("queend_clients_untaken", "Bytes of answers that clients have not taken.", clients["untaken"])
+    families.gauge("queend_clients_untaken", "Memory of answers that clients have not read.", clients["untaken"])
     for key in workers[0]:
         families.each(f"queend_worker_{key}", WORKER[key], ("worker",),
                       [((str(number),), worker[key]) for number, worker in enumerate(workers)],
                       GaugeMetricFamily if key in LIVE else CounterMetricFamily)
-    families.each("queen_response_registry_size", "Requests in flight.", ("worker_id",),
+    families.each("queen_response_registry_size", "Requests that are not answered yet.", ("worker_id",),
                   [((str(number),), worker["requests"]) for number, worker in enumerate(workers)])
     for name in ("push", "pop", "ack"):
         for unit, key in (("requests", "requests"), ("messages", "items")):
-            refused = ", also those that were refused" if name == "push" else ""
-            cluster(families, f"{name}_{unit}", f"{name}: {unit} of this instance since its start{refused}.",
-                    jobs[name][key])
-    cluster(families, "transactions", "Transactions of this instance since its start.", jobs["transaction"]["requests"])
+            refused = ", including refused ones" if name == "push" else ""
+            text = f"{unit.capitalize()} of type {name}, of this daemon since its start{refused}."
+            cluster(families, f"{name}_{unit}", text, jobs[name][key])
+    cluster(families, "transactions", "Transactions of this daemon since its start.", jobs["transaction"]["requests"])
     for family, key in (("db_errors", "db_errors"), ("dlq", "dead_lettered")):
-        cluster(families, family, f"{WORKER[key].rstrip('.')}, of this instance since its start.",
+        cluster(families, family, f"{WORKER[key].rstrip('.')}, of this daemon since its start.",
                 sum(worker[key] for worker in workers))
 
 
 def database(families: Families, core: Any) -> None:
     """Adds the doubts about the database, and how durable its commits are."""
     seen = core.database()
-    families.gauge("queend_database_doubts", "What is wrong with the database, in /health: how many things.",
+    families.gauge("queend_database_doubts", "Number of problems with the database (`doubts` in /health).",
                    len(seen["doubts"]))
-    families.each("queend_database_doubt", "1 while this is wrong with the database.", ("doubt",),
+    families.each("queend_database_doubt", "1 while the database has this problem.", ("doubt",),
                   [((doubt,), int(doubt in seen["doubts"])) for doubt in DOUBTS["items"]["enum"]])
-    families.gauge("queend_commits_may_be_lost", "1: a setting of the server lets a crash take what it has committed.",
+    families.gauge("queend_commits_may_be_lost", "1 if a setting of the server allows a crash to lose committed data.",
                    int(bool(seen["risks"])))
-    families.counter("queend_servers_met", "Lives of database servers this daemon was connected to.", seen["server"])
+    families.counter("queend_servers_met", "Database servers, and restarts of them, to which this daemon was "
+                                           "connected.", seen["server"])
 
 
 def spans(families: Families, control: Any) -> None:
     """Adds what became of the spans that workers recorded."""
     if control.settings.queend_otlp_endpoint:
-        families.counter("queend_spans_sent", "Spans that the collector took.", control.tracing.sent)
-        families.counter("queend_spans_failed", "Spans that it did not take.", control.tracing.failed)
+        families.counter("queend_spans_sent", "Trace spans that the collector accepted.", control.tracing.sent)
+        families.counter("queend_spans_failed", "Trace spans that the collector did not accept.",
+                         control.tracing.failed)
 
 
 def failover(families: Families, control: Any) -> None:
@@ -180,34 +184,37 @@ def failover(families: Families, control: Any) -> None:
     buffer = control.core.buffer()
     shown = buffer or NONE
     families.gauge("queen_file_buffer_pending", "Messages in the failover buffer.", shown["pending"])
-    families.gauge("queen_file_buffer_failed", "Messages of it that could not be stored.", shown["failed"])
+    families.gauge("queen_file_buffer_failed", "Buffered messages that could not be stored in the database.",
+                   shown["failed"])
     families.gauge("queen_file_buffer_db_healthy", "1 while the database answers.",
                    int(database_answers(control, shown)))
     if buffer is None:
         return
     for name, text, value in (
             ("pending_messages", "Messages in the failover buffer.", buffer["pending"]),
-            ("bytes", "Bytes of its files.", buffer["bytes"]),
-            ("oldest_seconds", "Since when the oldest waits.",
+            ("bytes", "Size of the failover buffer's files.", buffer["bytes"]),
+            ("oldest_seconds", "Time that the oldest message has waited in the failover buffer.",
              max(0.0, time.time() - buffer["oldest"]) if buffer["pending"] else 0),
-            ("quarantined", "Messages that could not be stored, and damaged pieces, since the start.",
+            ("quarantined", "Buffered messages that could not be stored, and damaged pieces of files, since the start.",
              buffer["failed"]),
-            ("healthy", "1: the last write succeeded.", int(buffer["healthy"]))):
+            ("healthy", "1 if the last write to the failover buffer succeeded.", int(buffer["healthy"]))):
         families.gauge(f"queend_buffer_{name}", text, value)
-    families.counter("queend_buffer_taken_messages", "Messages that went into it.", buffer["taken"])
-    families.counter("queend_buffer_drained_messages", "Messages of it that the database has.", buffer["drained"])
+    families.counter("queend_buffer_taken_messages", "Messages written to the failover buffer.", buffer["taken"])
+    families.counter("queend_buffer_drained_messages", "Messages moved from the failover buffer to the database.",
+                     buffer["drained"])
 
 
 def retention(families: Families, figures: Figures, most: int) -> None:
     """Adds what the retention service removed, and which idle groups hold back the rest: those that hold most of it."""
-    families.each("queend_retention_removed_messages", "Messages removed, by rule.", ("reason",),
+    families.each("queend_retention_removed_messages", "Messages removed by retention, by rule.", ("reason",),
                   [((reason,), figures.removed[reason]) for reason in KINDS], CounterMetricFamily)
-    families.counter("queend_retention_removed_partitions", "Idle partitions removed.", figures.partitions)
-    families.counter("queend_retention_removed_rows", "Rows of the log removed.", figures.rows)
-    families.counter("queend_retention_runs", "Runs of the service in this daemon.", figures.runs)
-    families.gauge("queend_retention_working", "1 in the daemon that does the work for all.", int(figures.working))
-    families.gauge("queend_retention_run_seconds", "Length of the last run.", figures.seconds)
-    families.each("queend_retention_pinned_messages", "Messages that stay only because a group has not consumed them.",
+    families.counter("queend_retention_removed_partitions", "Empty partitions removed.", figures.partitions)
+    families.counter("queend_retention_removed_rows", "Rows of the log removed by retention.", figures.rows)
+    families.counter("queend_retention_runs", "Runs of retention in this daemon.", figures.runs)
+    families.gauge("queend_retention_working", "1 if this daemon does the retention work for all daemons.",
+                   int(figures.working))
+    families.gauge("queend_retention_run_seconds", "Duration of the last run of retention.", figures.seconds)
+    families.each("queend_retention_pinned_messages", "Messages kept only because a group has not consumed them.",
                   ("queue", "group"), nlargest(most, (figures.pinned or {}).items(), key=lambda one: one[1]))
 
 
@@ -231,12 +238,14 @@ async def outbox(families: Families, control: Any) -> None:
         ((depth, oldest, refused),) = await fetched(control.pool, OUTBOX, ())
     except psycopg.Error:
         return
-    families.gauge("queend_outbox_messages", f"Committed messages that wait for their queue, at most {OUTBOX_MOST}.",
+    families.gauge("queend_outbox_messages", f"Messages in the outbox; counts at most {OUTBOX_MOST}.",
                    depth)
-    families.gauge("queend_outbox_oldest_seconds", "How long the first of them waits.", float(oldest))
-    families.gauge("queend_outbox_refused_messages", "Messages that cannot be stored: queend.outbox.refused says why.",
+    families.gauge("queend_outbox_oldest_seconds", "Time that the oldest message has waited in the outbox.",
+                   float(oldest))
+    families.gauge("queend_outbox_refused_messages", "Messages of the outbox that cannot be stored; "
+                                                     "queend.outbox.refused has the reason.",
                    refused)
-    families.counter("queend_outbox_moved_messages", "Messages this daemon moved into their queues.",
+    families.counter("queend_outbox_moved_messages", "Messages that this daemon moved from the outbox to their queues.",
                      control.relay.moved)
 
 
@@ -246,6 +255,6 @@ async def store(families: Families, control: Any) -> None:
         rows = await fetched(control.pool, DEAD, (QUEUES,))
     except psycopg.Error:
         return
-    families.add("queen_dlq_depth", "Dead letters.", {"scope": "cluster"}, rows[0].of_all if rows else 0)
+    families.add("queen_dlq_depth", "Dead letters of all queues.", {"scope": "cluster"}, rows[0].of_all if rows else 0)
     families.each("queen_dlq_depth_by_queue", "Dead letters per queue.", ("queue",),
                   [((row.name,), row.dead) for row in rows])

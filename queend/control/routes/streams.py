@@ -93,8 +93,8 @@ async def register(request: Request) -> Json:
                                  key_prefix=TEXT, ripe_at_or_before={"type": "number"})),
                 example={"query_id": QUERY, "partition_id": MESSAGE["partitionId"], "key_prefix": "to"})
 async def state_get(request: Request) -> Json:
-    """Returns the state of a partition in a query: of the given keys, of keys with a prefix, of windows that end by a
-    time (ms). All given filters must match."""
+    """Returns the state of a partition in a query. Filters are keys, a prefix of keys, and the end of windows (at most
+    a time in ms). All given filters must match."""
     values = await body_object(request, strict=True, most=STATE_BODY_BYTES)
     query, partition = (required(values, key) for key in ("query_id", "partition_id"))
     prefix = text_of(values, "key_prefix", most=KEY_BYTES) or None

@@ -127,8 +127,8 @@ async def traces_named(request: Request, name: str) -> Json:
                 where="itself")
 async def traces_of(request: Request, partition: PathName, transaction_id: PathName) -> Json:
     """Lists the traces of a message, oldest first; an empty list if there are none. Traces are deleted with their
-    message by its id, with an erasure, and with the partition; a day after they were recorded at the earliest if
-    retention or a clear removed the message."""
+    message or partition, and by an erasure. If retention or a clear removed the message, its traces stay for at least a
+    day after they were recorded."""
     where = await address(request, partition, transaction_id, READS)
     return Json({"traces": [_trace(row) for row in (await rows(request, OF, *where, TRACES_MOST) if where else [])]})
 
