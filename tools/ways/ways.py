@@ -45,20 +45,21 @@ TAIL = """
   them others have it. A connection, requests out of its bytes, and answers on their way out are a file each.
 - `run/engine` asks which page it is that asks (`net/origin`) and whether answers are taken (`net/budget`): two nouns,
   and others ask them, too.
-- `route` is apart so that it needs no lock and no socket: a call reads, one or a few write. A pop's answer is written
-  message by message, and closed.
-- `net/held`, `net/budget` and `govern/jobs` are asked wherever something is taken that one client could take from the
-  others: memory for a body, a place among the requests in hand, room for an answer. Before there were such shares, a
-  push passed 58 files and 280 functions, a pop 56 and 256, an acknowledgment 51 and 242.
+- `route` takes no lock and does no I/O. A call reads a request; one or a few write its answer. A pop's answer is
+  written message by message, and closed.
+- `net/held`, `net/budget` and `govern/jobs` are asked wherever one client could take something from the others. That is
+  memory for a body, a place among the requests in hand, or room for an answer. Before there were such shares, a push
+  passed 58 files and 280 functions, a pop 56 and 256, an acknowledgment 51 and 242.
 - `names`, `ready`, `memory`: each look-up and each move of a cursor is one call under a lock that its caller holds. A
   row in memory is found, held while an answer is written from it, and let go when groups have passed it.
-- `govern`: a job is opened, waits and ends, a statement begins and leaves, in one place each. A hold is asked before
-  and told after; a limit is told by the call, a hold by who knows how many were served and how many wait.
+- `govern`: a job is opened, waits and ends, a statement begins and leaves, in one place each. A linger is asked before
+  a statement leaves. After its answer, the caller reports to the linger how many were served and how many wait. The
+  call itself reports to the limit.
 - Claims and acknowledgments by lease share a statement, and so a commit: `settle/claimcall` goes to `deliver` for the
   pops and to `settle/leasedack` for the rest.
 - The database answers a push in two steps: the next batch leaves (`push/appender`), then results are told
   (`push/results`), some to other workers' requests. Before it leaves, ids, heads and claims are each asked for: three
-  nouns with rules of their own; ids and heads learn from the answer before the next batch is written.
+  nouns with rules of their own. Ids and heads learn from the answer before the next batch is written.
 """
 
 
