@@ -249,6 +249,7 @@ cdef void fuzz_json(const uint8_t* data, size_t n) noexcept nogil:
     ended = j.error == NULL and json_end(&j)
     fuzz_must(ended == plain or not plain, b"JSON, but not member by member")
     free(bare)
+    memset(&push, 0, sizeof(push))       # pushitems_read does it, of which this is the part for JSON
     for i in range(6):
         e.status = 0
         e.text[0] = 0
