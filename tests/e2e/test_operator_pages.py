@@ -9,9 +9,10 @@ import subprocess
 
 import psycopg
 import pytest
+from support.callers import Caller
 from support.daemon import ROOT, Daemon
 from support.guides import blocks, sessions, type_in
-from support.tokens import SECRET
+from support.tokens import SECRET, token
 
 SERVES = re.compile(r"^((?:\w+=(?:\"[^\"\n]*\"|\S+) +)+)queend serve", re.M)
 
@@ -106,6 +107,24 @@ def test_sessions_that_stop_vacuum(daemon):
         old.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
         old.execute("SELECT 1")
         assert old.info.backend_pid in [row[0] for row in asking.execute(query)]
+
+
+def test_queues_of_tokens(start_daemon, tmp_path):
+    """The claims that docs/auth.md shows, and the command that prints the first of them."""
+    daemon = start_daemon(JWT_ENABLED="true", JWT_SECRET=SECRET, QUEEND_JWT_QUEUES_CLAIM="queues")
+    billing, page = [json.loads(block) for block in blocks("auth.md", "json")]
+    (command,) = re.findall(r"`(queend token mint billing [^`]*)`", (ROOT / "docs/auth.md").read_text())
+    minted = type_in(daemon, tmp_path, command, JWT_SECRET=SECRET, QUEEND_JWT_QUEUES_CLAIM="queues").strip()
+    for made in (minted, token(**billing)):
+        with Caller(daemon, made) as caller:
+            pushed = [caller.post("/api/v1/push", {"items": [{"queue": name, "payload": 1}]}).status
+                      for name in ("invoices.a", "audit", "orders", "orders.dead")]
+            popped = [caller.get(f"/api/v1/pop/queue/{name}").status for name in ("invoices.a", "audit")]
+        assert (pushed, popped) == ([201, 201, 403, 403], [200, 403])
+    with Caller(daemon, token(**page)) as caller:
+        assert [caller.get(f"/api/v1/pop/queue/orders?consumerGroup={group}").status
+                for group in ("page-anna", "billing")] == [200, 403]
+        assert caller.post("/api/v1/push", {"items": [{"queue": "orders", "payload": 1}]}).status == 403
 
 
 def test_the_settings_of_daemons(daemon, tmp_path):
