@@ -186,7 +186,8 @@ demo-spark: build ## events by HTTP, a streaming aggregation, a second queue and
 	@$(BIN)/python examples/spark_demo.py $(ARGS)
 
 documents: $(or $(wildcard build/.quick),$(KIND)) ## what documents say of settings, options, commands, routes, SQL and metrics, made anew
-	@for pair in configuration:configuration cli:cli api:api sql_reference:sql-reference metrics:metrics; do \
+	@for pair in configuration:configuration cli:cli api:api sql_reference:sql-reference metrics:metrics \
+	  terminals:inside/terminals; do \
 	  PYTHONPATH=. $(BIN)/python tools/$${pair%%:*}.py > build/document.md && mv build/document.md docs/$${pair##*:}.md || exit 1; done
 	@PYTHONPATH=. $(BIN)/python tools/options.py
 	@PYTHONPATH=. $(BIN)/python tools/chart.py

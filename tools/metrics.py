@@ -12,6 +12,8 @@ import subprocess
 import sys
 import tempfile
 import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 HEAD = """# Metrics
@@ -77,7 +79,9 @@ def busy(url: str) -> str:
     return ask("/metrics/prometheus").decode()
 
 
-def main() -> None:
+@contextmanager
+def daemon() -> Iterator[str]:
+    """Runs a daemon with a PostgreSQL of its own. Yields its URL."""
     with tempfile.TemporaryDirectory() as folder:
         kept = {name: os.environ[name] for name in ("PATH", "PYTHONPATH") if name in os.environ}
         process = subprocess.Popen([sys.executable, "-m", "queend", "serve"], stdin=subprocess.DEVNULL, text=True,
@@ -86,11 +90,12 @@ def main() -> None:
         try:
             told = (json.loads(line) for line in process.stderr or () if line.startswith("{"))
             port = next(line["port"] for line in told if line["event"] == "ready")
-            print(document(families(busy(f"http://127.0.0.1:{port}"))), end="")
+            yield f"http://127.0.0.1:{port}"
         finally:
             process.terminate()
             process.communicate()
 
 
 if __name__ == "__main__":
-    main()
+    with daemon() as base:
+        print(document(families(busy(base))), end="")

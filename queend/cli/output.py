@@ -4,6 +4,7 @@ from __future__ import annotations
 import enum
 import json
 import sys
+import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from itertools import chain, islice
@@ -105,7 +106,8 @@ def _tables(rows: Iterator[dict[str, Any]], columns: dict[str, Column], spare: S
         left = [head for i, head in enumerate(heads) if i not in kept and any(line[i] for line in cells)]
         if left and count == len(page):
             sys.stdout.flush()
-            say(f"-o wide also shows: {', '.join(left)}", err=True, dim=True)
+            note = f"-o wide also shows: {', '.join(left)}"
+            say(*textwrap.wrap(note, get_terminal_size().columns), err=True, dim=True)
     return count
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import select
 import shlex
 import shutil
@@ -18,6 +19,7 @@ from threading import Event, Thread
 import pytest
 import typer
 from support.forked import queend
+from support.guides import blocks
 from support.wait import PATIENCE, until
 from typer.main import get_command
 
@@ -68,6 +70,21 @@ def test_commands_options_and_names_are_completed(cli, client, home, shell):
     # names that do not come at once are not waited for
     until(lambda: asked(shell, cli, home, f"queend queue show completed.{shell}") == [
         f"completed.{shell}.one", f"completed.{shell}.two"], "names are completed")
+
+
+@pytest.mark.parametrize(("shell", "before", "after"), [
+    ("bash", "", "complete -p queend"),
+    ("zsh", "autoload -Uz compinit; compinit -u -D", "print _queend_completion: $_comps[queend]"),
+    ("fish", "", "complete --do-complete 'queend que' | string replace queue _queend_completion")])
+def test_the_line_of_the_page_turns_it_on(cli, home, shell, before, after):
+    """docs/cli.md, without the files that the shell reads at its start."""
+    (block,) = (one for one in blocks("cli.md") if "eval" in one)
+    (line,) = re.findall(rf".*queend completion {shell}.*", block)
+    environment = {**cli.clean(), "PATH": f"{home / 'bin'}:{os.environ['PATH']}", "HOME": str(home)}
+    quiet = {"bash": "--norc", "zsh": "-f", "fish": "-N"}[shell]
+    done = subprocess.run([shell, quiet, "-c", "\n".join([before, line, after])], env=environment, capture_output=True,
+                          text=True, timeout=60)
+    assert "_queend_completion" in done.stdout and done.stderr == "", done
 
 
 def test_a_server_that_is_not_there_completes_nothing_and_says_nothing(cli):

@@ -70,7 +70,7 @@ def worked(folder: Path, daemon: Daemon, module: str, command: str, done: Callab
 
 def test_the_workers(start_daemon, folder: Path) -> None:
     daemon = start_daemon()
-    (command,) = re.findall(r"^queend (worker shop:app) +# all workers$", PAGE, re.M)
+    command, one_group = re.findall(r"^queend (worker shop:app[^#\n]*)", PAGE, re.M)
     with daemon.client() as client:
         def done() -> None:
             until(lambda: client.show("receipts").status == 200, "a receipt is pushed")
@@ -81,6 +81,9 @@ def test_the_workers(start_daemon, folder: Path) -> None:
             client.push("orders", {"order": order}, partition=f"customer-{order}")
         assert worked(folder, daemon, "shop", command, done) == ["receipt {'order': 7}", "receipt {'order': 9}"]
         assert client.dead("orders") == 1
+        client.push("orders", {"order": 11}, partition="customer-7")
+        assert worked(folder, daemon, "shop", one_group, lambda: consumed(client, "orders", "payment")) == []
+        until(lambda: pending(client, "receipts") == 1, "its receipt waits: the other worker does not run")
 
 
 def test_typed_payloads(start_daemon, folder: Path) -> None:

@@ -11,6 +11,7 @@ import psycopg
 from support.client import data
 from support.daemon import PACKAGE, Daemon
 from support.forked import queend
+from support.guides import blocks
 from support.postgres import Postgres
 from support.sanitizer import preloaded
 from support.wait import until
@@ -28,7 +29,9 @@ def program(postgres: Postgres, name: str) -> Path:
 
 
 def adopt(conninfo: str, folder: Path, *arguments: str, answer: str = "") -> tuple[int, str]:
-    done = subprocess.run([*queend(), "failover", "adopt", *arguments], input=answer,
+    """Runs the command of docs/failover.md."""
+    (command,) = blocks("failover.md", "sh")
+    done = subprocess.run([*queend(), *command.split()[1:], *arguments], input=answer,
                           capture_output=True, text=True, cwd="/",
                           env=preloaded({"PATH": os.environ["PATH"], "PYTHONPATH": str(PACKAGE), "QUEEND_DSN": conninfo,
                                          "FILE_BUFFER_DIR": str(folder)}))

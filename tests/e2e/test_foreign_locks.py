@@ -14,6 +14,7 @@ import pytest
 from support.client import Client
 from support.daemon import PACKAGE, Daemon
 from support.forked import queend
+from support.guides import blocks
 from support.log import stored
 from support.postgres import Postgres, running
 from support.wait import until
@@ -163,7 +164,7 @@ def test_a_daemon_that_may_not_end_it_says_once_what_to_do(server, start):
         (finding,) = until(lambda: [one for one in doctor(other) if not one["evidence"].startswith(("1 ", "2 "))],
                            "it has asked three times")
         assert "foreign_lock" in finding["title"] and "role nogrant" in finding["evidence"]
-        server.server.execute("GRANT pg_signal_backend TO plain")
+        server.server.execute(blocks("postgresql.md", "sql")[3].replace("queend", "plain"))
         try:
             assert client.receive().status == 201
         finally:

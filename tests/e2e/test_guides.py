@@ -87,12 +87,14 @@ def test_the_web_application(start_daemon, tmp_path, monkeypatch):
     spread("web-app.md", tmp_path)
     monkeypatch.setenv("SHOP_DSN", daemon.conninfo)
     found = sessions("web-app.md")
+    web_words, worker_words = [line.removeprefix("python ").replace("queend ", "-m queend ").split()
+                               for line in blocks("web-app.md", "sh")[2].splitlines()]
     assert len(found) >= 8
     with ExitStack() as running:
         for command, promised in found:
             if "curl" in command and not listens(port):
-                worker = running.enter_context(program(daemon, tmp_path, "-m", "queend", "worker", "worker:app"))
-                web = running.enter_context(program(daemon, tmp_path, "web.py", PORT=str(port)))
+                worker = running.enter_context(program(daemon, tmp_path, *worker_words))
+                web = running.enter_context(program(daemon, tmp_path, *web_words, PORT=str(port)))
                 until(lambda: listens(port), "web.py listens")
             check(daemon, tmp_path, command.replace("localhost:8000", f"127.0.0.1:{port}"), promised)
         assert worker.poll() is None

@@ -126,8 +126,9 @@ def test_a_consumer_that_stops_after_its_message(start_daemon, tmp_path, kind: s
     """Of docs/troubleshooting.md: SIGTERM comes while its handler runs."""
     daemon, published = start_daemon(), kind == "published"
     code = program_of("docs/troubleshooting.md", published)
+    (command,) = re.findall("^queend worker .*", (ROOT / "docs/troubleshooting.md").read_text(), re.M)
     (tmp_path / "billing.py").write_text(code.replace("http://localhost:6632", daemon.url))
-    words = [prepare("2").python, "billing.py"] if published else [*queend(), "worker", "billing:app"]
+    words = [prepare("2").python, "billing.py"] if published else [*queend(), *command.split()[1:]]
     with daemon.client() as client:
         client.push("orders", {"n": 1})
         with running(words, tmp_path, CLEAN if published else OWN) as program:

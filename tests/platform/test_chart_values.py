@@ -4,12 +4,14 @@ from __future__ import annotations
 import copy
 import json
 import re
+import shlex
 import subprocess
 from pathlib import Path
 
 import jsonschema_rs
 import pytest
 import yaml
+from support.guides import blocks
 
 from queend.settings.model import Settings, is_secret
 
@@ -60,6 +62,22 @@ def test_settings_are_those_of_the_daemon_that_are_no_secrets():
     {"global": {"anything": 1}, "metrics": {"serviceMonitor": True, "interval": "1m30s"}}])
 def test_good_values(good):
     assert not errors(good)
+
+
+def test_values_of_the_page():
+    """The commands of docs/install.md: the chart and its files exist, and the schema allows what `--set` sets."""
+    commands = [shlex.split(block.replace("\\\n", "").splitlines()[-1]) for block in blocks("install.md")
+                if "helm install" in block]
+    assert len(commands) == 2 and all(ROOT / words[3] == CHART for words in commands)
+    for words in commands:
+        changed: dict = {}
+        for place, value in (one.split("=", 1) for flag, one in zip(words, words[1:], strict=False) if flag == "--set"):
+            *folders, name = place.split(".")
+            inside = changed
+            for folder in folders:
+                inside = inside.setdefault(folder, {})
+            inside[name] = value.strip("{}").split(",") if value.startswith("{") else yaml.safe_load(value)
+        assert changed and not errors(changed)
 
 
 @pytest.mark.parametrize("bad", [

@@ -5,6 +5,7 @@ import base64
 import json
 import os
 import random
+import re
 import subprocess
 import uuid
 from datetime import datetime, timedelta, timezone
@@ -17,6 +18,8 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from support.client import data
 from support.daemon import PACKAGE
 from support.forked import queend
+from support.guides import blocks
+from support.sanitizer import typed
 from support.wait import until
 
 SCHEMA = (Path(__file__).parents[1] / "support" / "queen_schema.sql").read_text()
@@ -171,6 +174,21 @@ def test_everything_that_somebody_waits_for(queen: Queen, postgres, start_daemon
     with daemon.client() as client:
         assert consumed(client, "orders.eu", "a", "billing") == []
         assert len(client.get("/api/v1/dlq?queue=orders.eu").json["messages"]) == 2
+
+
+@pytest.mark.parametrize("place", [0, 1], ids=["another database", "the same database"])
+def test_the_commands_of_the_page(queen: Queen, postgres, start_daemon, place: int) -> None:
+    """docs/migration.md, from the old database and within one."""
+    messages = queen.messages(queen.partition(queen.queue("orders"), "a"), 3)
+    here = queen.conninfo if place else postgres.database()
+    block = re.sub(r'"host=[^"]*"', f'"{queen.conninfo}"', blocks("migration.md", "sh")[place])
+    done = subprocess.run(["bash", "-euc", block.replace("queend import-queen", f"{typed()} import-queen")],
+                          env=environment(here), capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0 and "counts of both databases are equal" in done.stdout, done
+    daemon = start_daemon(here)
+    with daemon.client() as client, psycopg.connect(here) as db:
+        assert consumed(client, "orders", "a", "__QUEUE_MODE__") == told(messages)
+        assert db.execute("SELECT name FROM queen.queues").fetchall() == [("orders",)]
 
 
 def test_all_messages(queen: Queen, postgres, start_daemon) -> None:
