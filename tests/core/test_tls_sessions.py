@@ -403,7 +403,7 @@ def test_answers_wait_as_plain_bytes_until_they_are_read(secure, context, size):
         waits = edge.core.stats()["clients"]["untaken"]
         assert size <= waits <= number * size + (1 << 20)
         # a copy of them in records would be as large again
-        assert PRELOAD is not None or resident() - before < waits + (16 << 20) 
+        assert PRELOAD is not None or resident() - before < waits + (16 << 20)
         assert [len(one[2]) for one in answers(sock, number)] == [size] * number
     until(lambda: edge.core.stats()["clients"]["untaken"] == 0, "nothing waits")
 
