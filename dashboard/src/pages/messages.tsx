@@ -7,6 +7,7 @@ import { EnterQueue } from "./limited";
 import { CopyCurl, MessageDialog } from "./messageview";
 import { Excerpt, TailTable } from "./tail";
 import { get, getText, post, remove, send, type Answer } from "../api";
+import { Icon } from "../icons";
 import { usePoll } from "../poll";
 import { member, pretty } from "../raw";
 import { alter, go, place, to } from "../route";
@@ -34,7 +35,7 @@ export function Payload({ raw, label }: { raw: string; label: string }): JSX.Ele
     <div class="actions payload">
       <span class="quiet">{bytes(new TextEncoder().encode(raw).length)}</span>
       {!whole && <button type="button" onClick={() => setAll(true)}>Show all</button>}
-      <button type="button" onClick={() => void navigator.clipboard?.writeText(raw).then(() => setCopied("copied"), () => setCopied("not allowed by the browser"))}>Copy</button>
+      <button type="button" onClick={() => void navigator.clipboard?.writeText(raw).then(() => setCopied("copied"), () => setCopied("not allowed by the browser"))}><Icon of="copy" />Copy</button>
       <span role="status">{copied}</span>
     </div>
   </>;
@@ -83,7 +84,7 @@ export function MessagesPage(): JSX.Element {
   return <>
     <Heading title="Messages">
       <button type="button" aria-pressed={tail} onClick={() => alter({ tail: tail ? undefined : 1, text: undefined, status: undefined, hours: undefined, offset: undefined })}>Live tail</button>
-      {mayWrite.value && <button type="button" class="main" onClick={() => setPushing(true)}>Push</button>}</Heading>
+      {mayWrite.value && <button type="button" class="main" onClick={() => setPushing(true)}><Icon of="push" />Push</button>}</Heading>
     <div class="filters">
       <Search label="Queue" value={value("queue")} suggest={queueNames} onChange={set("queue")} />
       <Search label="Partition" value={value("partition")} suggest={partitionNames(value("queue"))} onChange={set("partition")} />
@@ -132,9 +133,9 @@ export function MessagePage({ partition, id }: { partition: string; id: string }
   return <>
     <Heading title={<><span class="quiet">Message </span><Name>{id}</Name></>}>
       {mayWrite.value && polled.value && <>
-        {polled.value.message.status === "dead_letter" ? <button type="button" class="main" onClick={() => setDialog("retry")}>Redrive</button>
-          : <button type="button" onClick={() => setDialog("bury")}>Move to dead letters</button>}
-        <button type="button" class="danger" onClick={() => setDialog("delete")}>Delete</button></>}
+        {polled.value.message.status === "dead_letter" ? <button type="button" class="main" onClick={() => setDialog("retry")}><Icon of="retry" />Redrive</button>
+          : <button type="button" onClick={() => setDialog("bury")}><Icon of="dead" />Move to dead letters</button>}
+        <button type="button" class="danger" onClick={() => setDialog("delete")}><Icon of="delete" />Delete</button></>}
     </Heading>
     <Shown of={polled}>{({ message, payload, traces }) => <>
       <Facts of={{
