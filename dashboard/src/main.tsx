@@ -137,8 +137,8 @@ function App(): JSX.Element {
     {palette && <Palette pages={shown().map(([name, one]) => ({ name, title: one.title }))} onClose={() => setPalette(false)} />}
     {help && <Dialog title="Keyboard shortcuts" onClose={() => setHelp(false)}>
       <p><kbd>/</kbd> search · <kbd>Ctrl</kbd> <kbd>K</kbd> or <kbd>:</kbd> go to a page, queue or group · <kbd>?</kbd> keyboard shortcuts · <kbd>Esc</kbd> close</p>
-      <ul>{shown().map(([name, one]) => <li key={name}><kbd>g</kbd> <kbd>{one.key}</kbd> {one.title}</li>)}</ul>
-      <div class="buttons"><button type="button" onClick={() => setHelp(false)}>Close</button></div>
+      <ul class="keys">{shown().map(([name, one]) => <li key={name}><kbd>g</kbd> <kbd>{one.key}</kbd> {one.title}</li>)}</ul>
+      <div class="buttons after"><button type="button" onClick={() => setHelp(false)}>Close</button></div>
     </Dialog>}
   </>;
 }

@@ -226,7 +226,7 @@ export function Ask({ title, verb, danger, confirm, stay, onDo, onClose, childre
   return <Dialog title={title} onClose={onClose}>
     <form onSubmit={(event) => void run(event)}>
       {!done && children}
-      {!done && confirm !== undefined && <label class="field">To confirm, type <Name>{confirm}</Name>
+      {!done && confirm !== undefined && <label class="field"><span>To confirm, type <Name>{confirm}</Name></span>
         <input value={typed} autocomplete="off" spellcheck={false} onInput={(event) => setTyped(event.currentTarget.value)} />
       </label>}
       <Problem error={error} />

@@ -1,4 +1,4 @@
-import type { JSX } from "preact";
+import type { ComponentChildren, JSX } from "preact";
 import { useRef, useState } from "preact/hooks";
 import { Chips } from "../chips";
 import { placeKey, readExcerpts } from "../excerpts";
@@ -26,7 +26,7 @@ type Message = Answer<"/api/v1/messages/{partition}/{transaction_id}", "get">;
 type Found = Answer<"/api/v1/messages", "get">["messages"][number];
 
 /** A payload as it is stored, as text and nothing else; of a long one the beginning. */
-export function Payload({ raw, label }: { raw: string; label: string }): JSX.Element {
+export function Payload({ raw, label, children }: { raw: string; label: string; children?: ComponentChildren }): JSX.Element {
   const [all, setAll] = useState(false);
   const [copied, setCopied] = useState("");
   const [shown, whole] = pretty(raw, all ? Infinity : SHOWN);
@@ -37,6 +37,7 @@ export function Payload({ raw, label }: { raw: string; label: string }): JSX.Ele
       {!whole && <button type="button" onClick={() => setAll(true)}>Show all</button>}
       <button type="button" onClick={() => void navigator.clipboard?.writeText(raw).then(() => setCopied("copied"), () => setCopied("not allowed by the browser"))}><Icon of="copy" />Copy</button>
       <span role="status">{copied}</span>
+      {children}
     </div>
   </>;
 }
@@ -144,7 +145,7 @@ export function MessagePage({ partition, id }: { partition: string; id: string }
         ...(message.leaseExpiresAt && { "Lease until": <Time at={message.leaseExpiresAt} /> }), Encrypted: message.isEncrypted ? "yes" : "no",
       }} />
       {message.errorMessage !== null && <p class="problem"><Name>{message.errorMessage}</Name></p>}
-      <section><h2>Payload</h2><Payload raw={payload} label="Payload" /><div class="actions copied"><CopyCurl queue={message.queue} partition={message.partition} traceId={message.traceId} payload={payload} /></div></section>
+      <section><h2>Payload</h2><Payload raw={payload} label="Payload"><CopyCurl queue={message.queue} partition={message.partition} traceId={message.traceId} payload={payload} /></Payload></section>
       <section><h2>Groups</h2><Table caption="Groups" rows={message.consumerGroups} none="No group has consumed this partition." columns={[
         { title: "Group", cell: (row) => <a href={to(["groups", row.name])}><Group>{row.name}</Group></a> }, { title: "Consumed", cell: (row) => row.consumed ? "yes" : "no" }, { title: "Lease until", cell: (row) => <Time at={row.leaseExpiresAt} /> }]} /></section>
       <section><h2>Traces</h2><Table caption="Traces" rows={traces} none="No traces." columns={[

@@ -31,8 +31,8 @@ export function MessageDialog({ partitionId, transactionId, onClose }: { partiti
     return { message: JSON.parse(raw) as Message, payload: member(raw, "payload") ?? "null" };
   }, `${partitionId}/${transactionId}`, 0);
   return <Dialog title={<>Message <Name>{transactionId}</Name></>} onClose={onClose}>
-    <Shown of={polled}>{({ message, payload }) => <><Payload raw={payload} label="Payload" />
-      <div><CopyCurl queue={message.queue} partition={message.partition} traceId={message.traceId} payload={payload} /></div></>}</Shown>
+    <Shown of={polled}>{({ message, payload }) => <Payload raw={payload} label="Payload">
+      <CopyCurl queue={message.queue} partition={message.partition} traceId={message.traceId} payload={payload} /></Payload>}</Shown>
     <div class="buttons after"><button type="button" onClick={onClose}>Close</button></div>
   </Dialog>;
 }
