@@ -68,6 +68,11 @@ function day(at: number): string {
   return new Date(at * 1000).toLocaleDateString([], { month: "short", day: "numeric" });
 }
 
+/** The pixels of a size in rem: a canvas knows no variables, and uPlot reads whole pixels. */
+function pixels(size: string): number {
+  return Math.round(parseFloat(size) * parseFloat(getComputedStyle(document.documentElement).fontSize));
+}
+
 export function Chart({ title, ring, lines, write, turn }: { title: string; ring: Ring; lines: Line[]; write: (value: number) => string; turn: number }): JSX.Element {
   const box = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | null>(null);
@@ -92,7 +97,7 @@ export function Chart({ title, ring, lines, write, turn }: { title: string; ring
       plot.current?.destroy();
       const style = getComputedStyle(document.documentElement);
       const colour = (name: string): string => style.getPropertyValue(name).trim();
-      const axis = { stroke: colour("--quiet"), grid: { stroke: colour("--line"), width: 1 }, ticks: { show: false }, font: "12px system-ui" };
+      const axis = { stroke: colour("--quiet"), grid: { stroke: colour("--line"), width: 1 }, ticks: { show: false }, font: `${pixels(colour("--font-small"))}px system-ui` };
       plot.current = new uPlot({
         width: Math.max(200, host.clientWidth), height: 180, padding: [8, 32, 0, 0], legend: { show: false },
         cursor: { y: false, drag: { setScale: false, x: false, y: false }, points: { size: 7 } },

@@ -4,6 +4,7 @@ import type { JSX } from "preact";
 import { useEffect } from "preact/hooks";
 import { send } from "./api";
 import { clock } from "./chart";
+import { Icon } from "./icons";
 import { serverNow, silent, unanswered } from "./server";
 
 /** A page that got no answer for so long asks whether the daemon lives: some pages ask once a minute. */
@@ -32,5 +33,5 @@ export function Connection(): JSX.Element | null {
     return () => clearInterval(timer);
   }, []);
   if (!silent.value || sayers.value) return null;
-  return <p class="problem" role="alert">The daemon does not answer. What is shown is from {clock(serverNow() / 1000 - unanswered())} or before. The page asks again by itself.</p>;
+  return <p class="problem" role="alert"><Icon of="problem" />The daemon does not answer. What is shown is from {clock(serverNow() / 1000 - unanswered())} or before. The page asks again by itself.</p>;
 }

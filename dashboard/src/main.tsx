@@ -5,6 +5,7 @@ import { useEffect, useState } from "preact/hooks";
 import { get, Refused } from "./api";
 import { asked, keepToken, limited, mayAdmin, session, setTheme, theme, token } from "./session";
 import { go, place, to } from "./route";
+import { Icon, isIcon } from "./icons";
 import { Connection } from "./connection";
 import { Dialog, Heading, Name, Problem, text } from "./ui";
 import { many } from "./text";
@@ -119,13 +120,13 @@ function App(): JSX.Element {
   return <>
     <header class={open ? "side open" : "side"}>
       <a class="skip" href={location.hash || "#/"} onClick={(event) => { event.preventDefault(); document.querySelector<HTMLElement>("main h1")?.focus(); }}>Skip to content</a>
-      <div class="brand"><span>queend</span><button type="button" class="menu" aria-expanded={open} onClick={() => setOpen(!open)}>Menu</button></div>
+      <div class="brand"><span>queend</span><button type="button" class="menu" aria-expanded={open} onClick={() => setOpen(!open)}><Icon of="menu" />Menu</button></div>
       <nav aria-label="Main navigation"><ul>{shown().map(([name, one]) =>
-        <li key={name}><a href={to([name])} {...(name === at ? { "aria-current": "page" as const } : {})}>{one.title}</a></li>)}</ul></nav>
+        <li key={name}><a href={to([name])} {...(name === at ? { "aria-current": "page" as const } : {})}>{isIcon(name) && <Icon of={name} />}{one.title}</a></li>)}</ul></nav>
       <div class="who">
         <span>{who.tokens ? <><Name>{who.subject ?? "a token"}</Name> ({who.level})</> : "authentication is off"}<br />version {who.version}</span>
         {who.queues && <span>limited to {many(Object.keys(who.queues).length, "queue pattern")}</span>}
-        <label class="field">Theme<select value={theme.value} onChange={(event) => setTheme(event.currentTarget.value as "auto" | "light" | "dark")}>
+        <label class="field"><span><Icon of="theme" />Theme</span><select value={theme.value} onChange={(event) => setTheme(event.currentTarget.value as "auto" | "light" | "dark")}>
           <option value="auto">System</option><option value="light">Light</option><option value="dark">Dark</option></select></label>
         {who.tokens && <button type="button" onClick={() => { keepToken(""); session.value = null; asked.value = ""; }}>Sign out</button>}
         <button type="button" onClick={() => setHelp(true)}>Keyboard shortcuts</button>
@@ -136,8 +137,8 @@ function App(): JSX.Element {
     {palette && <Palette pages={shown().map(([name, one]) => ({ name, title: one.title }))} onClose={() => setPalette(false)} />}
     {help && <Dialog title="Keyboard shortcuts" onClose={() => setHelp(false)}>
       <p><kbd>/</kbd> search · <kbd>Ctrl</kbd> <kbd>K</kbd> or <kbd>:</kbd> go to a page, queue or group · <kbd>?</kbd> keyboard shortcuts · <kbd>Esc</kbd> close</p>
-      <ul>{shown().map(([name, one]) => <li key={name}><kbd>g</kbd> <kbd>{one.key}</kbd> {one.title}</li>)}</ul>
-      <div class="buttons"><button type="button" onClick={() => setHelp(false)}>Close</button></div>
+      <ul class="keys">{shown().map(([name, one]) => <li key={name}><kbd>g</kbd> <kbd>{one.key}</kbd> {one.title}</li>)}</ul>
+      <div class="buttons after"><button type="button" onClick={() => setHelp(false)}>Close</button></div>
     </Dialog>}
   </>;
 }
@@ -152,7 +153,7 @@ function Entry({ why }: { why: string }): JSX.Element {
     keepToken(given);
   }}>
     <h1 tabIndex={-1}>queend</h1>
-    {why && <p class="problem" role="alert">{why}</p>}
+    {why && <p class="problem" role="alert"><Icon of="problem" />{why}</p>}
     <p>This daemon requires a token.</p>
     <label class="field">Token<input name="token" type="password" autocomplete="off" spellcheck={false} autofocus required /></label>
     <p class="quiet">A JSON Web Token with a role: <b>read-only</b> looks, <b>read-write</b> also pushes, pauses and seeks, <b>admin</b> does everything. Where the daemon has a shared secret (HS256), an administrator makes one with <code>queend token mint</code>.</p>

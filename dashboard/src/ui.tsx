@@ -2,6 +2,7 @@
 import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useId, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { Refused, told } from "./api";
+import { Icon } from "./icons";
 import "./narrow.css";
 import "./long.css";
 import { QUEUE_MODE, type Suggest } from "./names";
@@ -48,7 +49,7 @@ export function Heading({ title, children }: { title: ComponentChildren; childre
 }
 
 export function Problem({ error }: { error: unknown }): JSX.Element | null {
-  return error ? <p class="problem" role="alert">{told(error)}</p> : null;
+  return error ? <p class="problem" role="alert"><Icon of="problem" />{told(error)}</p> : null;
 }
 
 /** Ends a text with a full stop. */
@@ -61,8 +62,8 @@ export function Shown<T>({ of, children }: { of: Polled<T>; children: (value: T)
   const old = of.value !== undefined;
   const unsaid = of.error && !(silent.value && of.error instanceof Refused && of.error.status === 0);      // else the top of the page says it
   return <>
-    {unsaid && <p class="problem" role="alert">{sentence(told(of.error))}{old && " The last answer is shown below. It may be old."}</p>}
-    {of.value !== undefined ? children(of.value) : of.error ? <p class="again">{!unsaid && <span class="quiet">Not loaded.</span>} <button type="button" onClick={of.again}>Try again</button></p> : <p class="quiet loading" role="status">Loading…</p>}
+    {unsaid && <p class="problem" role="alert"><Icon of="problem" />{sentence(told(of.error))}{old && " The last answer is shown below. It may be old."}</p>}
+    {of.value !== undefined ? children(of.value) : of.error ? <p class="again">{!unsaid && <span class="quiet">Not loaded.</span>} <button type="button" onClick={of.again}><Icon of="retry" />Try again</button></p> : <p class="quiet loading" role="status">Loading…</p>}
   </>;
 }
 
@@ -225,7 +226,7 @@ export function Ask({ title, verb, danger, confirm, stay, onDo, onClose, childre
   return <Dialog title={title} onClose={onClose}>
     <form onSubmit={(event) => void run(event)}>
       {!done && children}
-      {!done && confirm !== undefined && <label class="field">To confirm, type <Name>{confirm}</Name>
+      {!done && confirm !== undefined && <label class="field"><span>To confirm, type <Name>{confirm}</Name></span>
         <input value={typed} autocomplete="off" spellcheck={false} onInput={(event) => setTyped(event.currentTarget.value)} />
       </label>}
       <Problem error={error} />

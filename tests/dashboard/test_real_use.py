@@ -1,12 +1,12 @@
 """Every page with the data of a busy installation and names of 200 characters: nothing is beyond the screen, and axe
-finds nothing, on a wide light screen and a narrow dark one."""
+finds nothing, at 1400 and 400 px, light and dark."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from urllib.parse import quote
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Page, expect
 from support.daemon import Daemon
 
 from .conftest import Seen, findings
@@ -14,10 +14,12 @@ from .scene import LONG_NAME, WIDE_NAME, fill
 
 LONG, WIDE = quote(LONG_NAME), quote(WIDE_NAME)
 PAGES = ("overview", "queues", "queues/orders", "queues/orders/groups", "queues/shipping-labels", f"queues/{LONG}",
-         f"queues/{WIDE}", f"queues/{WIDE}/messages", f"queues/{LONG}/options", f"queues/{WIDE}/charts",
-         "partitions?queue=orders", "groups", "groups/billing", f"groups/{WIDE}", "leases", "messages",
-         f"messages?queue={LONG}&text=WW", "dead", f"dead?queue={LONG}&group={WIDE}&error=Trace", "scheduled", "traces",
-         f"traces/{WIDE}", "streams", "daemons", "doctor", "maintenance", "settings")
+         "queues/orders/messages", f"queues/{WIDE}", f"queues/{WIDE}/messages", f"queues/{LONG}/options",
+         f"queues/{WIDE}/charts", "partitions", "partitions?queue=orders", "groups", "groups/billing",
+         f"groups/{WIDE}", "leases", "messages", "messages?tail=1", f"messages?queue={LONG}&text=WW", "dead",
+         f"dead?queue={LONG}&group={WIDE}&error=Trace", "scheduled", "traces", f"traces/{WIDE}", "streams", "daemons",
+         "doctor", "maintenance", "settings")
+FORMS = [(scheme, width) for width in (1400, 400) for scheme in ("light", "dark")]
 # What reaches beyond the screen, and tables that scroll sideways.
 BEYOND = """() => [...document.querySelectorAll("main, main *")].filter((one) => {
     const box = one.getBoundingClientRect();
@@ -34,14 +36,38 @@ def used(start_daemon: Callable[..., Daemon]) -> Iterator[Daemon]:
     yield daemon
 
 
+def look(page: Page) -> None:
+    """Checks a page in each form: the same page in two themes and two widths."""
+    expect(page.get_by_text("Loading…")).to_have_count(0)
+    for scheme, width in FORMS:
+        page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
+        page.set_viewport_size({"width": width, "height": 900})
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, (scheme, width)
+        assert page.evaluate(BEYOND) == [], (scheme, width)
+        assert not findings(page), (scheme, width)
+
+
 @pytest.mark.parametrize("where", PAGES, ids=lambda where: where.replace(LONG, "LONG").replace(WIDE, "WIDE"))
 def test_nothing_is_cut_off(used: Daemon, visit: Callable[..., Seen], where: str) -> None:
-    for scheme, width in (("light", 1400), ("dark", 400)):
-        page = visit(used, color_scheme=scheme, viewport={"width": width, "height": 900}).go(where)
-        expect(page.get_by_text("Loading…")).to_have_count(0)
-        assert page.evaluate("document.documentElement.scrollWidth") <= width
-        assert page.evaluate(BEYOND) == []
-        assert not findings(page)
+    look(visit(used, viewport={"width": 1400, "height": 900}).go(where))
+
+
+def test_a_message_is_not_cut_off(used: Daemon, visit: Callable[..., Seen]) -> None:
+    for queue in ("payments", WIDE):
+        page = visit(used, viewport={"width": 1400, "height": 900}).go(f"dead?queue={queue}")
+        page.get_by_role("region", name="Dead letters").get_by_role("link").first.click()
+        page.get_by_role("heading", level=2, name="Payload").wait_for()
+        look(page)
+
+
+def test_all_pages_of_the_menu_are_looked_at(used: Daemon, visit: Callable[..., Seen]) -> None:
+    page = visit(used, viewport={"width": 400, "height": 900}).go("queues")
+    page.get_by_role("button", name="Menu").click()
+    links = page.get_by_label("Main navigation").get_by_role("link")
+    assert {link.get_attribute("href") for link in links.all()} == {f"#/{where.partition('/')[0]}" for where in PAGES
+                                                                    if "?" not in where}
+    assert page.get_by_label("Main navigation").locator("svg").count() == links.count()
+    look(page)
 
 
 def test_a_long_name_keeps_its_beginning_and_its_end(used: Daemon, visit: Callable[..., Seen]) -> None:

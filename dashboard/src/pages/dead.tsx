@@ -3,6 +3,7 @@ import { useEffect, useState } from "preact/hooks";
 import "../tools.css";
 import { getText, type Answer } from "../api";
 import { Chips } from "../chips";
+import { Icon } from "../icons";
 import { groupNames, partitionNames, queueNames } from "../names";
 import { usePoll } from "../poll";
 import { elements, member } from "../raw";
@@ -50,8 +51,8 @@ export function DeadLetters(): JSX.Element {
   return <>
     <Heading title="Dead letters">
       {mayAdmin.value && filter.queue && !!polled.value?.total && <>
-        <button type="button" class="main" onClick={() => setOpen({ all: filter, verb: "all" })}>Redrive all matches</button>
-        <button type="button" class="danger" onClick={() => setOpen({ all: filter, verb: "purge" })}>Delete all matches</button></>}
+        <button type="button" class="main" onClick={() => setOpen({ all: filter, verb: "all" })}><Icon of="retry" />Redrive all matches</button>
+        <button type="button" class="danger" onClick={() => setOpen({ all: filter, verb: "purge" })}><Icon of="delete" />Delete all matches</button></>}
     </Heading>
     <div class="filters">
       <Search label="Queue" value={filter.queue} suggest={queueNames} onChange={set("queue")} /><Search label="Group" value={filter.consumerGroup} suggest={groupNames} onChange={set("group")} />
@@ -71,8 +72,8 @@ export function DeadLetters(): JSX.Element {
       return <>
       {total > 0 && <p class="quiet" role="status">{matching(total)} {total === 1 ? "matches" : "match"}.</p>}
       {picked.size > 0 && <div class="actions chosen" role="group" aria-label="Selection"><span>{count(picked.size)} selected</span>
-        <button type="button" onClick={() => setOpen({ chosen: "Redrive" })}>Redrive selected</button>
-        <button type="button" class="danger" onClick={() => setOpen({ chosen: "Delete" })}>Delete selected</button>
+        <button type="button" onClick={() => setOpen({ chosen: "Redrive" })}><Icon of="retry" />Redrive selected</button>
+        <button type="button" class="danger" onClick={() => setOpen({ chosen: "Delete" })}><Icon of="delete" />Delete selected</button>
         <button type="button" onClick={() => setPicked(new Map())}>Clear selection</button></div>}
       {whole && total > letters.length && filter.queue && <p class="quiet">The {many(letters.length, "dead letter")} of this page {letters.length === 1 ? "is" : "are"} selected. “Redrive all matches” and “Delete all matches” take {matching(total)}.</p>}
       <Table caption="Dead letters" rows={letters} none={Object.values(filter).some(Boolean) ? "No matching dead letters." : "No dead letters. A message becomes one when it failed too often or was rejected."} columns={[

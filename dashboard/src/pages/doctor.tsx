@@ -2,6 +2,7 @@
 import type { JSX } from "preact";
 import { useRef, useState } from "preact/hooks";
 import { get, Refused, type Answer } from "../api";
+import { Icon } from "../icons";
 import { usePoll } from "../poll";
 import { count, many, visibleLines } from "../text";
 import { Heading, Name, Shown, Tag, Time } from "../ui";
@@ -26,7 +27,7 @@ function Command({ text }: { text: string }): JSX.Element {
   };
   return <>
     <pre ref={box}>{visibleLines(text)}</pre>
-    <button type="button" class="small" onClick={copy}>Copy<span class="unseen"> {visibleLines(text)}</span></button> <span class="quiet" role="status">{said}</span>
+    <button type="button" class="small" onClick={copy}><Icon of="copy" />Copy<span class="unseen"> {visibleLines(text)}</span></button> <span class="quiet" role="status">{said}</span>
   </>;
 }
 
@@ -83,7 +84,7 @@ export function Doctor(): JSX.Element {
     }
   }, "doctor", 60_000);
   return <>
-    <Heading title="Doctor"><button type="button" onClick={polled.again}>Check again</button></Heading>
+    <Heading title="Doctor"><button type="button" onClick={polled.again}><Icon of="retry" />Check again</button></Heading>
     <Shown of={polled}>{(found) => found === null ? <p class="note">This daemon has no doctor: <code>GET /api/v1/system/doctor</code> answers 404.</p> : <>
       <Summary of={found} />
       {together(found.findings).map((one) => <Card key={`${one.check}\n${one.title}`} of={one} />)}

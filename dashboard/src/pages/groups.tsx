@@ -1,6 +1,7 @@
 import type { ComponentChildren, JSX } from "preact";
 import { useState } from "preact/hooks";
 import { get, getPage, post, remove, type Answer } from "../api";
+import { Icon } from "../icons";
 import { usePoll } from "../poll";
 import { alter, go, place, to } from "../route";
 import { limited, mayAdmin, mayWrite } from "../session";
@@ -96,10 +97,10 @@ export function GroupPage({ group }: { group: string }): JSX.Element {
           {mayWrite.value && <Press onDo={async () => {
             await post(state?.pausedBy === "group" ? "/api/v1/consumer-groups/{group}/queues/{queue}/resume" : "/api/v1/consumer-groups/{group}/queues/{queue}/pause", { names: { group, queue } });
             polled.again();
-          }}>{state?.pausedBy === "group" ? "Resume" : "Pause"}<span class="unseen"> in {queue}</span></Press>}
+          }}><Icon of={state?.pausedBy === "group" ? "resume" : "pause"} />{state?.pausedBy === "group" ? "Resume" : "Pause"}<span class="unseen"> in {queue}</span></Press>}
           {mayWrite.value && <button type="button" onClick={() => setSeeking({ queue })}>Seek</button>}
-          <button type="button" aria-expanded={replaying === queue} onClick={() => setReplaying(replaying === queue ? null : queue)}>Replay<span class="unseen"> in {queue}</span></button>
-          {mayAdmin.value && <button type="button" class="danger" onClick={() => setDeleting({ queue, partitions: standing(state, partitions) })}>Delete in this queue</button>}</div></div>
+          <button type="button" aria-expanded={replaying === queue} onClick={() => setReplaying(replaying === queue ? null : queue)}><Icon of="retry" />Replay<span class="unseen"> in {queue}</span></button>
+          {mayAdmin.value && <button type="button" class="danger" onClick={() => setDeleting({ queue, partitions: standing(state, partitions) })}><Icon of="delete" />Delete in this queue</button>}</div></div>
         {replaying === queue && <Replay group={group} queue={queue} onMoved={polled.again} />}
         <Table caption={`Partitions of ${queue}`} rows={partitions} none="The group has not consumed messages of this queue." columns={[
           { title: "Partition", fills: true, cell: (row) => <Name>{row.partition}</Name> },
@@ -112,7 +113,7 @@ export function GroupPage({ group }: { group: string }): JSX.Element {
         ]} />
         {partitions.length >= SHOWN && <p class="quiet">{!lag ? `Only the first ${SHOWN} partitions are shown.` : `The ${SHOWN} with the largest lag${more ? ` of the first ${count(COMPARED)} partitions` : ""} are shown.`}</p>}
       </section>)}
-      {mayAdmin.value && found.length > 0 && <button type="button" class="danger" onClick={() => setDeleting({ partitions: found.reduce((sum: number | null, one) => { const more = standing(one.state, one.partitions); return sum === null || more === null ? null : sum + more; }, 0) })}>Delete in all queues</button>}
+      {mayAdmin.value && found.length > 0 && <button type="button" class="danger" onClick={() => setDeleting({ partitions: found.reduce((sum: number | null, one) => { const more = standing(one.state, one.partitions); return sum === null || more === null ? null : sum + more; }, 0) })}><Icon of="delete" />Delete in all queues</button>}
     </>}</Shown>
     {seeking && <Ask title={seeking.partition === undefined ? "Seek in all partitions" : "Seek in one partition"} verb="Seek" onClose={close} onDo={async (form) => {
       const body = kind === "end" ? { toEnd: true } : kind === "time" ? { timestamp: moment(text(form, "at")) } : { offset: Number(text(form, "offset")) };

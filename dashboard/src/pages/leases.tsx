@@ -97,7 +97,7 @@ function LeaseTable({ queue, group, sort, offset }: { queue: string; group: stri
       { title: "Messages", number: true, cell: (row) => count(row.messages) },
       { title: "Last activity", cell: (row) => <Distance at={row.lastActivityAt} /> },
       { title: "Ends", cell: (row) => <Distance at={row.expiresAt} /> },
-      { title: "Deliveries", number: true, cell: (row) => row.leasesLapsed ? <Tag kind="bad">{count(row.leasesLapsed)} leases expired</Tag> : row.deliveries > 1 ? <Tag kind="warn">{count(row.deliveries)}</Tag> : count(row.deliveries) },
+      { title: "Deliveries", number: true, cell: (row) => row.leasesLapsed ? <Tag kind="bad">{many(row.leasesLapsed, "lease")} expired</Tag> : row.deliveries > 1 ? <Tag kind="warn">{count(row.deliveries)}</Tag> : count(row.deliveries) },
       { title: "Lease id", cell: (row) => <span class="line lease" title={row.leaseId}>{row.leaseId}</span> },
       ...(mayWrite.value ? [{ title: "Actions", cell: (row: Lease) => <div class="actions">
         <button type="button" class="small" onClick={() => setOpen({ extend: row })}>Extend<span class="unseen"> the lease of {row.partition}</span></button>

@@ -1,4 +1,4 @@
-import type { JSX } from "preact";
+import type { ComponentChildren, JSX } from "preact";
 import { useRef, useState } from "preact/hooks";
 import { Chips } from "../chips";
 import { placeKey, readExcerpts } from "../excerpts";
@@ -7,6 +7,7 @@ import { EnterQueue } from "./limited";
 import { CopyCurl, MessageDialog } from "./messageview";
 import { Excerpt, TailTable } from "./tail";
 import { get, getText, post, remove, send, type Answer } from "../api";
+import { Icon } from "../icons";
 import { usePoll } from "../poll";
 import { member, pretty } from "../raw";
 import { alter, go, place, to } from "../route";
@@ -25,7 +26,7 @@ type Message = Answer<"/api/v1/messages/{partition}/{transaction_id}", "get">;
 type Found = Answer<"/api/v1/messages", "get">["messages"][number];
 
 /** A payload as it is stored, as text and nothing else; of a long one the beginning. */
-export function Payload({ raw, label }: { raw: string; label: string }): JSX.Element {
+export function Payload({ raw, label, children }: { raw: string; label: string; children?: ComponentChildren }): JSX.Element {
   const [all, setAll] = useState(false);
   const [copied, setCopied] = useState("");
   const [shown, whole] = pretty(raw, all ? Infinity : SHOWN);
@@ -34,8 +35,9 @@ export function Payload({ raw, label }: { raw: string; label: string }): JSX.Ele
     <div class="actions payload">
       <span class="quiet">{bytes(new TextEncoder().encode(raw).length)}</span>
       {!whole && <button type="button" onClick={() => setAll(true)}>Show all</button>}
-      <button type="button" onClick={() => void navigator.clipboard?.writeText(raw).then(() => setCopied("copied"), () => setCopied("not allowed by the browser"))}>Copy</button>
+      <button type="button" onClick={() => void navigator.clipboard?.writeText(raw).then(() => setCopied("copied"), () => setCopied("not allowed by the browser"))}><Icon of="copy" />Copy</button>
       <span role="status">{copied}</span>
+      {children}
     </div>
   </>;
 }
@@ -83,7 +85,7 @@ export function MessagesPage(): JSX.Element {
   return <>
     <Heading title="Messages">
       <button type="button" aria-pressed={tail} onClick={() => alter({ tail: tail ? undefined : 1, text: undefined, status: undefined, hours: undefined, offset: undefined })}>Live tail</button>
-      {mayWrite.value && <button type="button" class="main" onClick={() => setPushing(true)}>Push</button>}</Heading>
+      {mayWrite.value && <button type="button" class="main" onClick={() => setPushing(true)}><Icon of="push" />Push</button>}</Heading>
     <div class="filters">
       <Search label="Queue" value={value("queue")} suggest={queueNames} onChange={set("queue")} />
       <Search label="Partition" value={value("partition")} suggest={partitionNames(value("queue"))} onChange={set("partition")} />
@@ -132,9 +134,9 @@ export function MessagePage({ partition, id }: { partition: string; id: string }
   return <>
     <Heading title={<><span class="quiet">Message </span><Name>{id}</Name></>}>
       {mayWrite.value && polled.value && <>
-        {polled.value.message.status === "dead_letter" ? <button type="button" class="main" onClick={() => setDialog("retry")}>Redrive</button>
-          : <button type="button" onClick={() => setDialog("bury")}>Move to dead letters</button>}
-        <button type="button" class="danger" onClick={() => setDialog("delete")}>Delete</button></>}
+        {polled.value.message.status === "dead_letter" ? <button type="button" class="main" onClick={() => setDialog("retry")}><Icon of="retry" />Redrive</button>
+          : <button type="button" onClick={() => setDialog("bury")}><Icon of="dead" />Move to dead letters</button>}
+        <button type="button" class="danger" onClick={() => setDialog("delete")}><Icon of="delete" />Delete</button></>}
     </Heading>
     <Shown of={polled}>{({ message, payload, traces }) => <>
       <Facts of={{
@@ -143,7 +145,7 @@ export function MessagePage({ partition, id }: { partition: string; id: string }
         ...(message.leaseExpiresAt && { "Lease until": <Time at={message.leaseExpiresAt} /> }), Encrypted: message.isEncrypted ? "yes" : "no",
       }} />
       {message.errorMessage !== null && <p class="problem"><Name>{message.errorMessage}</Name></p>}
-      <section><h2>Payload</h2><Payload raw={payload} label="Payload" /><div class="actions copied"><CopyCurl queue={message.queue} partition={message.partition} traceId={message.traceId} payload={payload} /></div></section>
+      <section><h2>Payload</h2><Payload raw={payload} label="Payload"><CopyCurl queue={message.queue} partition={message.partition} traceId={message.traceId} payload={payload} /></Payload></section>
       <section><h2>Groups</h2><Table caption="Groups" rows={message.consumerGroups} none="No group has consumed this partition." columns={[
         { title: "Group", cell: (row) => <a href={to(["groups", row.name])}><Group>{row.name}</Group></a> }, { title: "Consumed", cell: (row) => row.consumed ? "yes" : "no" }, { title: "Lease until", cell: (row) => <Time at={row.leaseExpiresAt} /> }]} /></section>
       <section><h2>Traces</h2><Table caption="Traces" rows={traces} none="No traces." columns={[

@@ -3,6 +3,7 @@ import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import { getText, type Answer } from "../api";
 import { pushCommand } from "../curl";
+import { Icon } from "../icons";
 import { usePoll } from "../poll";
 import { member } from "../raw";
 import { visibleLines } from "../text";
@@ -19,7 +20,7 @@ export function CopyCurl({ queue, partition, traceId, payload }: { queue: string
     <button type="button" onClick={() => {
       if (!navigator.clipboard) setTold("The browser does not allow copying here. Select the command:");
       else void navigator.clipboard.writeText(command).then(() => setTold("Copied. The push stores a new message, with a transaction id of its own."), () => setTold("The browser does not allow copying. Select the command:"));
-    }}>Copy as curl</button>
+    }}><Icon of="copy" />Copy as curl</button>
     {told !== null && <div class="command"><p role="status">{told}</p><pre tabIndex={0} role="region" aria-label="curl command">{visibleLines(command)}</pre></div>}
   </>;
 }
@@ -30,8 +31,8 @@ export function MessageDialog({ partitionId, transactionId, onClose }: { partiti
     return { message: JSON.parse(raw) as Message, payload: member(raw, "payload") ?? "null" };
   }, `${partitionId}/${transactionId}`, 0);
   return <Dialog title={<>Message <Name>{transactionId}</Name></>} onClose={onClose}>
-    <Shown of={polled}>{({ message, payload }) => <><Payload raw={payload} label="Payload" />
-      <div><CopyCurl queue={message.queue} partition={message.partition} traceId={message.traceId} payload={payload} /></div></>}</Shown>
+    <Shown of={polled}>{({ message, payload }) => <Payload raw={payload} label="Payload">
+      <CopyCurl queue={message.queue} partition={message.partition} traceId={message.traceId} payload={payload} /></Payload>}</Shown>
     <div class="buttons after"><button type="button" onClick={onClose}>Close</button></div>
   </Dialog>;
 }

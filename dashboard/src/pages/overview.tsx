@@ -9,6 +9,7 @@ import { usePoll } from "../poll";
 import { mayAdmin } from "../session";
 import { count, milliseconds, seconds, short, visible } from "../text";
 import { Says } from "../connection";
+import { Icon } from "../icons";
 import { Facts, Heading, Shown, Tag } from "../ui";
 import { SHOWN_S, Watch } from "../watch";
 import { TopQueues } from "./top";
@@ -59,7 +60,7 @@ function useSeen(): { seen: Omit<Seen, "buffered"> | undefined; error: unknown }
 function Troubles({ of }: { of: Trouble[] }): JSX.Element | null {
   if (!of.length) return null;
   return <section aria-label="Problems"><ul class="troubles">{of.map((one) => <li key={`${one.title}\n${one.names ?? ""}`} class={one.kind}>
-    <b title={one.names && visible(one.names)}><bdi>{visible(one.title)}</bdi></b>. {one.text} <a href={one.link}>{one.where}<span class="unseen">: {visible(one.title)}</span></a>
+    <Icon of="problem" /><b title={one.names && visible(one.names)}><bdi>{visible(one.title)}</bdi></b>. {one.text} <a href={one.link}>{one.where}<span class="unseen">: {visible(one.title)}</span></a>
   </li>)}</ul></section>;
 }
 

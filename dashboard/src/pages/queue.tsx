@@ -8,6 +8,7 @@ import { mayAdmin, mayWrite } from "../session";
 import { count, many } from "../text";
 import { Ask, Facts, Heading, Name, Press, Shown, Table, Tag } from "../ui";
 import { Ring } from "../chart";
+import { Icon } from "../icons";
 import { GroupTable } from "./groups";
 import { MessageTable, PushForm } from "./messages";
 import { PartitionTable } from "./partitions";
@@ -32,14 +33,14 @@ export function QueuePage({ queue, tab }: { queue: string; tab: string }): JSX.E
   const gone = polled.value === undefined && polled.error instanceof Refused && polled.error.status === 404;
   return <>
     <Heading title={<><span class="quiet">Queue </span><Name>{queue}</Name> {polled.value?.paused && <Tag kind="warn">paused</Tag>}</>}>
-      {mayWrite.value && polled.value && <button type="button" class="main" onClick={() => setDialog("push")}>Push</button>}
+      {mayWrite.value && polled.value && <button type="button" class="main" onClick={() => setDialog("push")}><Icon of="push" />Push</button>}
       {mayWrite.value && polled.value && <Press onDo={async () => {
         await post(polled.value?.paused ? "/api/v1/queues/{queue}/resume" : "/api/v1/queues/{queue}/pause", { names: { queue } });
         polled.again();
-      }}>{polled.value.paused ? "Resume" : "Pause"}</Press>}
+      }}><Icon of={polled.value.paused ? "resume" : "pause"} />{polled.value.paused ? "Resume" : "Pause"}</Press>}
       <a class="button" href={to(["dead"], { queue })}>Dead letters</a>
       {mayAdmin.value && polled.value && <button type="button" class="danger" onClick={() => setDialog("clear")}>Clear</button>}
-      {mayAdmin.value && polled.value && <button type="button" class="danger" onClick={() => setDialog("delete")}>Delete</button>}
+      {mayAdmin.value && polled.value && <button type="button" class="danger" onClick={() => setDialog("delete")}><Icon of="delete" />Delete</button>}
     </Heading>
     {gone && <p class="quiet">The queue does not exist. It is created by its first push, or on the page <a href={to(["queues"])}>Queues</a>.</p>}
     {!gone && <Shown of={polled}>{(found) => <>

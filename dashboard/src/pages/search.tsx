@@ -1,6 +1,7 @@
 import type { JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { get, type Answer } from "../api";
+import { Icon } from "../icons";
 import { to } from "../route";
 import { serverNow } from "../server";
 import { token } from "../session";
@@ -64,7 +65,7 @@ export function FoundTable({ queue, partition, text, hours }: { queue: string; p
         {found.unreadable > 0 && ` ${many(found.unreadable, "message")} could not be decrypted: the daemon lacks the key.`}</> : busy ? "Searching…" : ""}</span>
       {busy && found && <button type="button" onClick={() => { abort.current?.abort(); setBusy(false); }}>Stop</button>}
       {!busy && found?.next && <button type="button" class="main" onClick={() => void go(found)}>Load more</button>}
-      {!busy && error !== null && !found && <button type="button" onClick={() => void go(undefined)}>Try again</button>}
+      {!busy && error !== null && !found && <button type="button" onClick={() => void go(undefined)}><Icon of="retry" />Try again</button>}
     </div>
     {found && <Table caption="Messages found" rows={found.messages} none="No matches so far." columns={[
       { title: "Message", cell: (row) => <a href={to(["messages", row.partitionId, row.transactionId])}><Name>{row.transactionId}</Name></a> },

@@ -1,6 +1,7 @@
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import { get, getPage, post } from "../api";
+import { Icon } from "../icons";
 import { queueNames } from "../names";
 import { usePoll } from "../poll";
 import { alter, place, to } from "../route";
@@ -76,10 +77,10 @@ export function Maintenance(): JSX.Element {
         <div class="charts">
           <article class={`finding ${now.maintenanceMode ? "warn" : ""}`}><h2>Push maintenance <Switched on={now.maintenanceMode} /></h2>
             <p>While it is on, every daemon stores pushes in its failover buffer instead of the database: for work on the database. When it is switched off, they are stored there.</p>
-            <div class="actions"><button type="button" onClick={() => setSwitching("push")}>{now.maintenanceMode ? "Stop buffering pushes" : "Buffer all pushes"}</button></div></article>
+            <div class="actions"><button type="button" onClick={() => setSwitching("push")}><Icon of={now.maintenanceMode ? "resume" : "pause"} />{now.maintenanceMode ? "Stop buffering pushes" : "Buffer all pushes"}</button></div></article>
           <article class={`finding ${now.popMaintenanceMode ? "warn" : ""}`}><h2>Pop maintenance <Switched on={now.popMaintenanceMode} /></h2>
             <p>While it is on, no daemon delivers messages: for work on consumers. Pushes and acknowledgments go on.</p>
-            <div class="actions"><button type="button" onClick={() => setSwitching("pop")}>{now.popMaintenanceMode ? "Resume all delivery" : "Pause all delivery"}</button></div></article>
+            <div class="actions"><button type="button" onClick={() => setSwitching("pop")}><Icon of={now.popMaintenanceMode ? "resume" : "pause"} />{now.popMaintenanceMode ? "Resume all delivery" : "Pause all delivery"}</button></div></article>
         </div>
         {switching && <Ask title={switching === "push" ? "Push maintenance" : "Pop maintenance"} verb={on ? "Switch off" : "Switch on"} danger={!on} onClose={close} onDo={async () => {
           await post(switching === "push" ? "/api/v1/system/maintenance" : "/api/v1/system/maintenance/pop", { body: { enabled: !on } });

@@ -4,6 +4,7 @@ import { useRef, useState } from "preact/hooks";
 import "../tools.css";
 import { get, type Answer } from "../api";
 import { placeKey, readExcerpts } from "../excerpts";
+import { Icon } from "../icons";
 import { usePoll } from "../poll";
 import { to } from "../route";
 import { count } from "../text";
@@ -41,7 +42,7 @@ export function TailTable({ queue, partition }: { queue: string; partition: stri
   }, key, paused ? 0 : EVERY_MS);
   return <Shown of={polled}>{({ rows, started, missed }) => <>
     <div class="actions looked"><span class={paused ? "tag warn" : "tag good"} role="status">{paused ? "Paused" : "Live"}</span>
-      <button type="button" onClick={() => setPaused(!paused)}>{paused ? "Resume" : "Pause"}</button>
+      <button type="button" onClick={() => setPaused(!paused)}><Icon of={paused ? "resume" : "pause"} />{paused ? "Resume" : "Pause"}</button>
       <span class="quiet">{count(rows.length)} messages of the last hour and newer; the newest {KEPT} are kept. Asked every second, not while the tab is hidden. Since <Time at={new Date(started).toISOString()} />.</span></div>
     {missed && <p class="note">More than {READ} messages arrived between two requests: some older ones of these are not shown.</p>}
     <Table caption="Messages" rows={rows} none="No messages yet." columns={[
