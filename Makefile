@@ -86,7 +86,7 @@ TSAN_TESTS = $(wildcard tests/e2e/test_workers.py tests/e2e/test_storm.py tests/
   tests/e2e/test_handover.py tests/e2e/test_late_answers.py tests/e2e/test_given_back_storm.py tests/e2e/test_leaving.py \
   tests/e2e/test_commanded.py tests/e2e/test_shared_rates.py tests/e2e/test_memory.py tests/e2e/test_leased_acks.py \
   tests/e2e/test_capacity.py tests/e2e/test_failover.py tests/e2e/test_failover_adoption.py tests/e2e/test_failover_maintenance.py \
-  tests/e2e/test_large_bodies.py tests/e2e/test_peers.py tests/e2e/test_https.py)
+  tests/e2e/test_large_bodies.py tests/e2e/test_peers.py tests/e2e/test_https.py tests/e2e/test_handshake_turns.py)
 test-tsan: $(VENV)/.ready system-tests ## run the tests of workers and storms under ThreadSanitizer
 	@sh tools/sanitized.sh $(BIN)/python $(CURDIR)/.tsan thread $(TSAN_TESTS) $(ARGS)
 

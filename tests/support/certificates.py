@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from pathlib import Path
+from typing import Any
 
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
@@ -126,3 +127,14 @@ def trusting(authority: Authority, own: Pair | None = None, **settings: object) 
     for key, value in settings.items():
         setattr(context, key, value)
     return context
+
+
+def readable(folder: Path) -> Path:
+    """Lets a daemon of another account read what is in the folder."""
+    folder.chmod(0o755)
+    return folder
+
+
+def settings_of(pair: Pair, **more: object) -> dict[str, Any]:
+    """The settings of a daemon that shows this certificate."""
+    return {"QUEEND_TLS_CERT": pair.cert, "QUEEND_TLS_KEY": pair.key, **more}
