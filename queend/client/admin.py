@@ -9,16 +9,15 @@ from typing import Any, Literal, TypedDict, Union, cast
 
 from .attempts import Backoff
 from .call import Call, Reply, Steps, encoded, escaped
-from .errors import NotFound
+from .errors import NOT_FOUND, NotFound
 from .fetch import EVER
 from .message import milliseconds, zoned
 
-GONE = 404
 LONG = 60.0     # s: for requests that may concern many partitions, beyond the usual time
 PAGE = 1000     # groups of one answer
 TIMES = {"lease_time", "delayed_processing", "window_buffer", "ttl", "rate_period", "retention_seconds",
          "completed_retention_seconds", "max_wait_time_seconds"}
-# Where a seek leads: an offset, a moment, or an end of the queue.
+# The target of a seek: an offset, a time, or one end of the queue.
 Position = Union[int, datetime, Literal["beginning", "end"]]
 
 
@@ -69,7 +68,7 @@ def depth(queue: str, group: str | None) -> Steps[int]:
     """Returns how many messages a group has not consumed; without a group, the largest number of any group in each
     partition."""
     path = f"/api/v1/resources/queues/{escaped(queue)}/depth"
-    reply = yield Call("GET", path, {"group": group, "limit": 0}, accept=(GONE,))
+    reply = yield Call("GET", path, {"group": group, "limit": 0}, accept=(NOT_FOUND,))
     return int(known(reply, queue, group).json["pending"])
 
 
@@ -90,7 +89,7 @@ def seek(queue: str, group: str, to: Position, partition: str | None) -> Steps[i
     to the end would skip what was pushed between the two."""
     where = "" if partition is None else f"/partitions/{escaped(partition)}"
     path = f"/api/v1/consumer-groups/{escaped(group)}/queues/{escaped(queue)}{where}/seek"
-    reply = yield Call("POST", path, body=encoded(target(to)), repeat=False, patience=LONG, accept=(GONE,))
+    reply = yield Call("POST", path, body=encoded(target(to)), repeat=False, patience=LONG, accept=(NOT_FOUND,))
     answer = known(reply, queue, group, partition).json
     return int(answer["partitionsUpdated"] if partition is None else answer["updated"])
 
@@ -113,7 +112,7 @@ def switch(verb: Literal["pause", "resume"], queue: str, group: str | None) -> S
     may also mean that the first attempt did."""
     path = (f"/api/v1/queues/{escaped(queue)}/{verb}" if group is None else
             f"/api/v1/consumer-groups/{escaped(group)}/queues/{escaped(queue)}/{verb}")
-    reply = yield Call("POST", path, accept=(GONE,))
+    reply = yield Call("POST", path, accept=(NOT_FOUND,))
     return bool(known(reply, queue, group).json["changed"])
 
 
@@ -184,7 +183,7 @@ def received(name: str, value: Any) -> Any:
 
 def known(reply: Reply, queue: str, group: str | None = None, partition: str | None = None) -> Reply:
     """Returns an answer. Raises NotFound, which names what does not exist, if its status is 404."""
-    if reply.status != GONE:
+    if reply.status != NOT_FOUND:
         return reply
     error, code = reply.refusal
     names = {"Queue not found": f"queue {queue!r}", "Consumer group not found": f"group {group!r} of queue {queue!r}",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from .message import Message, Stored
 
+NOT_FOUND = 404     # HTTP status
 
 class QueendError(Exception):
     """Base of all errors of this package that a server or a network causes. Wrong arguments are ValueError or

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from .call import Call, Steps, encoded
-from .errors import NotFound, Refused
+from .errors import NOT_FOUND, NotFound, Refused
 from .message import Record, record, zoned
 
 ENTRIES = 500           # partitions that one request reads
@@ -118,8 +118,8 @@ class Reading:
         """Finds where the next partitions of the queue begin and end: up to 10 000 in order of creation."""
         body = {"queue": self.queue, **({"at": self.since} if self.since else {}),
                 **({"after": self._after} if self._after else {})}
-        reply = yield Call("POST", "/api/v1/offsets", body=encoded(body), accept=(404,))
-        if reply.status == 404:
+        reply = yield Call("POST", "/api/v1/offsets", body=encoded(body), accept=(NOT_FOUND,))
+        if reply.status == NOT_FOUND:
             raise self._unknown()
         answer = reply.json
         for found in answer["partitions"]:
@@ -129,4 +129,4 @@ class Reading:
         self._after = answer["next"] or ""
 
     def _unknown(self) -> NotFound:
-        return NotFound(f"there is no queue {self.queue!r}", 404)
+        return NotFound(f"there is no queue {self.queue!r}", NOT_FOUND)

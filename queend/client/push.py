@@ -5,10 +5,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from .call import Call, Steps, encoded, escaped
-from .errors import NotStored
+from .errors import NOT_FOUND, NotStored
 from .message import Push, Scheduled, Stored
-
-GONE = 404
 
 
 def push_many(pushes: Iterable[Push]) -> Steps[list[Stored]]:
@@ -56,7 +54,7 @@ def cancel(one: Scheduled) -> Steps[bool]:
     """Deletes a message, whether it was delivered or not. Returns whether the server had it; after a lost answer False
     may also mean that the first attempt deleted it."""
     path = f"/api/v1/queues/{escaped(one.queue)}/partitions/{escaped(one.partition)}/messages/{escaped(one.id)}"
-    reply = yield Call("DELETE", path, accept=(GONE,))
-    return reply.status != GONE and bool(reply.json["success"])
+    reply = yield Call("DELETE", path, accept=(NOT_FOUND,))
+    return reply.status != NOT_FOUND and bool(reply.json["success"])
 
 
