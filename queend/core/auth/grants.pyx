@@ -37,7 +37,7 @@ cdef void grants_close() noexcept nogil:
 
 cdef Grant* grant_make(bytes token, int level, int64_t expires_us, bytes subject, rules) except NULL:
     # Makes a grant. A rule has a pattern of queues (bytes), verbs, and a pattern of groups (bytes; None: all groups).
-    # Sets no limits if rules is None.
+    # rules: None, if the token may use all queues.
     cdef list all_ = list(rules or ())
     cdef size_t size = (sizeof(Grant) + len(all_) * sizeof(GrantRule) + len(subject)
                         + sum(len(pattern) + len(group or b"") for pattern, _, group in all_))

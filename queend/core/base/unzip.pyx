@@ -59,8 +59,8 @@ cdef bint unzip_into(Unzip* z, Slice frame, char* room, size_t size) noexcept no
     return unzip_open(z) and ZSTD_decompressDCtx(z.context, room, size, frame.p, frame.n) == size
 
 cdef int unzip_frame(Unzip* z, Slice frame, size_t most, Arena* a, Slice* out) noexcept nogil:
-    # Unpacks a frame to at most `most` bytes. They go into an arena, to be kept, with JSONWALK_ROOM readable bytes
-    # behind them; or (a is NULL) into the scratch, valid until the next frame.
+    # Unpacks a frame to at most `most` bytes. a: the arena that keeps them, with JSONWALK_ROOM readable bytes behind
+    # them. NULL: they go into the scratch, and are valid until the next frame.
     cdef size_t size = 0
     cdef char* room
     cdef int result = unzip_size(frame, most, &size)

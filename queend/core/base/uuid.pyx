@@ -70,8 +70,8 @@ cdef void uuid_lease(Secrets* s, const unsigned char* seed, int32_t partition, u
     uuid_mask(seed, b'l', out)
 
 cdef void uuid_mask(const unsigned char* seed, char letter, unsigned char* id) noexcept nogil:
-    # Masks the number in the last 4 bytes of an id, or unmasks it, by a digest of the seed, the letter of its kind and
-    # the 12 bytes before.
+    # Masks the number in the last 4 bytes of an id, or unmasks it. The mask is a digest of the seed, the letter of its
+    # kind and the 12 bytes before the number.
     cdef unsigned char[29] msg
     cdef unsigned char[32] digest
     cdef int i

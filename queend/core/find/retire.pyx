@@ -1,7 +1,7 @@
-# Retires objects that the database no longer has, or that no pop asks for. In: rows of catalog_load; groups in the
-# order of their last pops (ready/groups). Out: the catalog as the database has it; waiters of retired objects; the
-# objects, for find/reclaim. Locks: catalog.lock for writing (retire_apply takes it, the other functions require it),
-# then book.lock.
+# Retires objects that were deleted in the database, and groups that pops have stopped asking for. In: rows of
+# catalog_load; groups in the order of their last pops (ready/groups). Out: the catalog as the database has it; waiters
+# of retired objects; the objects, for find/reclaim. Locks: catalog.lock for writing (retire_apply takes it, the other
+# functions require it), then book.lock.
 
 # ---- a reload of the catalog -----------------------------------------------------------------------------------------
 

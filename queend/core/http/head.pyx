@@ -1,5 +1,5 @@
 # Parses the head of an HTTP/1.1 request, request line and header lines, in one pass. In: bytes. Out: a Head that points
-# into them, or a refusal. Owns http_class, constant after head_open. Without I/O and locks. Fields are read by
+# into them, or a refusal. Owns http_class, constant after head_open. Does no I/O and takes no lock. Fields are read by
 # http/header. Refuses what two readers could understand differently (RFC 9112): bare LF, folded headers, blanks before
 # a colon, repeated or contradicting lengths.
 

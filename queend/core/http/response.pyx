@@ -78,8 +78,8 @@ cdef void response_begin(Buf* b, int status, const char* date) noexcept nogil:
     buf_put(b, b"\r\nX-Content-Type-Options: nosniff\r\n", 35)
 
 cdef void response_end(Buf* b, int status, bint keep_alive, bint http10) noexcept nogil:
-    # Ends the head: Connection if it differs from the version's default, room for the length, and the blank line. 204
-    # and 304 have no body, so no length.
+    # Ends the head: Connection if it differs from the version's default, room for the length, and the blank line.
+    # Leaves the length out for 204 and 304, which have no body.
     if not keep_alive:
         buf_text(b, b"Connection: close\r\n")
     elif http10:

@@ -232,8 +232,8 @@ cdef inline Retired* catalog_retired() noexcept nogil:
     return &catalog.retired[epoch_now & 1]
 
 cdef void catalog_unchain(Table* t, uint64_t h, void* one, void* link) noexcept nogil:
-    # Takes an entry out of the chain of those with its hash. link: its pointer to the next one, which stands at the
-    # same place in all entries of the table.
+    # Takes an entry out of the chain of entries with the same hash. link: its pointer to the next one. All entries of
+    # the table have that pointer at the same offset.
     cdef size_t at = <size_t>(<char*>link - <char*>one)
     cdef void* following = (<void**>link)[0]
     cdef char* before = <char*>table_get(t, h)

@@ -40,8 +40,8 @@ cdef inline void requestlog_note(Request* r) noexcept nogil:
         requestlog_put(r, r, b"request", slice_of(NULL, 0))
 
 cdef void requestlog_put(Request* r, Request* of, const char* event, Slice more) noexcept nogil:
-    # Appends a line to the worker's buffer. of: whose path and headers the line has, r itself or the stream that
-    # carried r.
+    # Appends a line to the worker's buffer. of: the request whose path and headers the line has. That is r itself, or
+    # the stream that carried r.
     # more: further members, as they are, at most REQUESTLOG_MORE bytes.
     cdef RequestLog* l = &r.worker.requestlog
     cdef char[REQUESTLOG_LINE] line

@@ -159,8 +159,8 @@ cdef bint tls_message(Tls* t, const char* p, int n) noexcept nogil:
     return True
 
 cdef int tls_bio_write(BIO* b, const char* p, int n) noexcept nogil:
-    # Takes encrypted bytes of OpenSSL. There is room for a round of answers (TLS_OUTPUT). What the session makes by
-    # itself for one read may be more, if the client asks for thousands of new keys: then the session fails.
+    # Takes encrypted bytes of OpenSSL. There is room for a round of answers (TLS_OUTPUT). The session fails
+    # if it makes more by itself for one read. That needs a client that asks for thousands of new keys.
     cdef TlsRoom* room = (<Tls*>BIO_get_data(b)).worker.tls
     BIO_clear_retry_flags(b)
     if room.used + n > TLS_OUTPUT:
@@ -239,8 +239,8 @@ cdef void tls_on_read(uv_stream_t* stream, ssize_t got, const uv_buf_t* buf) noe
     conn_settle(c)
 
 cdef void tls_take(Conn* c) noexcept nogil:
-    # Decrypts what has come, piece by piece, each to the place where the connection wants it. Once the connection is
-    # paused, the rest is kept. What the session wrote by itself is sent before other code runs.
+    # Decrypts the bytes of a read, piece by piece, each to the place where the connection wants it. Keeps the rest once
+    # the connection is paused. Sends the session's own records, such as new keys, before other code runs.
     cdef Tls* t = c.tls
     cdef uv_buf_t place
     cdef size_t n
@@ -412,9 +412,10 @@ cdef void tls_failed(Conn* c, const char* reason) noexcept nogil:
 # ---- identity --------------------------------------------------------------------------------------------------------
 
 cdef bint tls_identify(Tls* t) noexcept nogil:
-    # Notes whom the client's verified certificate names: by the first URI among its alternative names, else the first
-    # DNS name, else the first mail address, else its common name. Skips names longer than TLS_SUBJECT bytes, and those
-    # with control characters. Returns False if memory ran out, or the alternative names are malformed.
+    # Notes whom the client's verified certificate names. Takes the first URI among its alternative names, else the
+    # first DNS name or mail address, in this order. Without these it takes the common name. Skips names longer than
+    # TLS_SUBJECT bytes, and those with control characters. Returns False if memory
+    # ran out, or the alternative names are malformed.
     cdef X509* x = SSL_get0_peer_certificate(t.ssl)
     cdef GENERAL_NAMES* names
     cdef int[3] kinds = [GEN_URI, GEN_DNS, GEN_EMAIL]

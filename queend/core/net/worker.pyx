@@ -165,8 +165,8 @@ cdef void worker_waits_add(Conn* c, Waits* l) noexcept nogil:
     l.last = c
 
 cdef inline void worker_waits_put(Conn* c, Waits* l) noexcept nogil:
-    # Puts back a connection that a turn took from the list and could not serve: before all others, but behind those
-    # that were put back earlier in the same turn.
+    # Puts back a connection that a turn took from the list and could not serve. It goes before all others, but behind
+    # those that were put back earlier in the same turn.
     if c.wait_next != NULL:
         return
     if l.put == NULL and l.first != NULL:

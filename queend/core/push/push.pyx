@@ -159,7 +159,7 @@ cdef void push_decided(PushJob* j) noexcept nogil:
         push_answer(j)
 
 cdef void push_give_up(Worker* w, PushJob* j, int status, const char* why) noexcept nogil:
-    # Gives up a push before it reached an appender, because it is refused, memory ran out or its names did not become
+    # Gives up a push before it reached an appender. It is refused, memory ran out, or its names did not become
     # partitions in JOB_TRIES tries. The last happens if a client deletes the queue as fast as it is made.
     capacity_give_back(j)
     if j.held:

@@ -37,8 +37,9 @@ cdef bint sealing_push(Worker* w, PushJob* j, bint spills) noexcept nogil:
     # Seals all items that are not in flight, if their queue is encrypted. Requires their partitions. Opens runs of such
     # queues: each record carries a key's id. spills: the items are to be written to the failover buffer, and may lack
     # partitions. They are sealed whatever their queue is: a plain queue may have become encrypted without this process
-    # being able to hear of it. A record that names its key is opened in any queue. Without a key, only items of queues
-    # known to be encrypted are refused. Returns False if the request is answered, or its remaining items have failed.
+    # being able to hear of it. A record that names its key is opened in any queue. If no key is
+    # configured, refuses items of queues known to be encrypted, and no others. Returns False if the request is
+    # answered, or its remaining items have failed.
     cdef PushItem** at = &j.unresolved
     cdef PushItem* it
     cdef Queue* q

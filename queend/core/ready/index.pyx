@@ -79,8 +79,8 @@ cdef void index_stored(Partition* p, int64_t head, PopJob** wake) noexcept nogil
 
 cdef void index_acked(Group* g, Partition* p, const Call* call, bint released, int64_t committed, int64_t head,
                       int64_t retry_until, PopJob** wake) noexcept nogil:
-    # Applies an acknowledgment, which this call has made, to its cursor. If cursors were moved by hand since the call
-    # was sent, the lease it ended may not be the present one: the next pop finds out. Requires book.lock.
+    # Applies an acknowledgment, which this call has made, to its cursor. If a seek came since the
+    # call was sent, the present lease may be another one. The next pop finds that out. Requires book.lock.
     cdef Cursor* c = cursor_or_scan(g, p)
     cdef PopJob* before
     cdef int64_t wait

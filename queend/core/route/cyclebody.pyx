@@ -113,7 +113,7 @@ cdef bint cyclebody_members(CycleReq* q, Json* j, const char* names, Slice* valu
     return j.error == NULL or cyclebody_no_json(q, j, e)
 
 # ---- state operations ------------------------------------------------------------------------------------------------
-# What a cycle does to the state of its stream: values that are set and dropped, by key. The last of each key counts.
+# Reads what a cycle does to the state of its stream. A key is set or dropped; its last operation counts.
 
 cdef bint cyclebody_ops(Json* j, Arena* a, CycleReq* q, ApiError* e) noexcept nogil:
     # Reads the array at the cursor.

@@ -363,8 +363,8 @@ cdef int segment_adopt(const char* dir, uint64_t number) noexcept nogil:
         return errno
     segment_name(number, name)
     segment_name(spool_number(), named)
-    # First notes here which part of it is in the database already. Without room for the note the drain begins at the
-    # start of the segment. The database then recognises stored records by their ids.
+    # First notes here which part of it is in the database already. If the note finds no room, the drain begins at
+    # the start of the segment. The database then recognises stored records by their ids.
     if segment_noted(from_fd, &noted, &at) and noted == number:
         segment_note(spool.number, at)
     if renameat(from_fd, name, spool.dir_fd, named) != 0:
