@@ -58,8 +58,7 @@ def descriptors() -> int:
 
 
 def resident() -> int:
-    """Memory of this process, bytes. A sanitizer keeps what is freed: with one, it means nothing."""
-    """Bytes of memory of this process, of which the core is a part."""
+    """Bytes of memory of this process, of which the core is a part. A sanitizer keeps what is freed."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
@@ -288,7 +287,7 @@ def test_clients_that_leave_during_the_handshake_leave_nothing(secure, context):
     leave(200)
     before, size = descriptors(), resident()
     leave(1500)
-    assert descriptors() == before
+    assert descriptors() <= before
     assert PRELOAD is not None or resident() - size < 8 << 20        # each would keep 20 KiB
 
 

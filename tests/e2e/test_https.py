@@ -526,9 +526,9 @@ def test_the_address_in_the_log(daemon: Daemon) -> None:
 def test_clients_that_leave_during_the_handshake(daemon: Daemon, authority: Authority, client: Client) -> None:
     assert client.get("/livez").status == 200
     before = client.metric("queend_worker_connections")
-    files = len(os.listdir(f"/proc/{daemon.pid}/fd"))
+    files = daemon.descriptors()
     for n in range(300):
         with Records(daemon.port, trusting(authority)) as one:
             one.socket.sendall(one.hello()[:100 if n % 2 else 1000])
     until(lambda: client.metric("queend_worker_connections") == before, "they are gone")
-    assert len(os.listdir(f"/proc/{daemon.pid}/fd")) == files
+    until(lambda: daemon.descriptors() <= files, "so are their sockets")  # a job has one of its own now and then

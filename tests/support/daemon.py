@@ -111,6 +111,10 @@ class Daemon:
         status = Path(f"/proc/{self.pid}/status").read_text().splitlines()
         return next(int(line.split()[1]) for line in status if line.startswith(field)) * 1024
 
+    def descriptors(self) -> int:
+        """How many it has open. A job, or a look at its own threads, opens one for a moment."""
+        return len(os.listdir(f"/proc/{self.pid}/fd"))
+
     def holds(self, inode: str) -> bool:
         """Whether this socket of its own is still open (socket_to gives the inode)."""
         links = Path(f"/proc/{self.pid}/fd").iterdir()
