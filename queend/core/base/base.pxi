@@ -9,10 +9,8 @@ from posix.time cimport timespec, clock_gettime, CLOCK_REALTIME, CLOCK_MONOTONIC
 from queend.core.includes.uv cimport *
 from queend.core.includes.posix cimport *
 from queend.core.includes.libpq cimport *
-from queend.core.includes.zstd cimport *
-from queend.core.includes.zlib cimport *
-from queend.core.includes.crypto cimport *
-from queend.core.includes.ssl cimport *
+from queend.core.includes.compress cimport *
+from queend.core.includes.openssl cimport *
 
 cdef extern from "mem.h" nogil:
     # NULL if memory ran out; every caller checks for it, and the process goes on
@@ -44,14 +42,6 @@ cdef extern from "<string.h>" nogil:
 
 cdef extern from "<sys/random.h>" nogil:
     ssize_t getrandom(void*, size_t, unsigned int)
-
-cdef extern from "<openssl/sha.h>" nogil:
-    unsigned char* SHA1(const unsigned char*, size_t, unsigned char*)
-    ctypedef struct SHA256_CTX:
-        pass
-    int SHA256_Init(SHA256_CTX*)
-    int SHA256_Update(SHA256_CTX*, const void*, size_t)
-    int SHA256_Final(unsigned char*, SHA256_CTX*)
 
 cdef extern from "wide.h" nogil:
     int wide_first(unsigned int mask)

@@ -1,4 +1,5 @@
-# What the core uses of libzstd. Contexts are not shared between threads; each worker owns its own.
+# Declares what the core uses of libzstd, and the part of zlib that unpacks bodies in gzip. Contexts are not shared
+# between threads; each worker owns its own.
 
 cdef extern from "zstd.h" nogil:
     ctypedef struct ZSTD_CCtx:
@@ -39,3 +40,20 @@ cdef extern from "zstd_errors.h" nogil:
     ctypedef enum ZSTD_ErrorCode:
         ZSTD_error_memory_allocation
     ZSTD_ErrorCode ZSTD_getErrorCode(size_t code)
+
+cdef extern from "zlib.h" nogil:
+    ctypedef struct z_stream:
+        unsigned char* next_in
+        unsigned int avail_in
+        unsigned char* next_out
+        unsigned int avail_out
+    enum:
+        Z_OK
+        Z_STREAM_END
+        Z_BUF_ERROR
+        Z_MEM_ERROR
+        Z_NO_FLUSH
+    int inflateInit2(z_stream* s, int window_bits)
+    int inflateReset(z_stream* s)
+    int inflate(z_stream* s, int flush)
+    int inflateEnd(z_stream* s)
