@@ -8,9 +8,9 @@ pointers that state/ declares: Service (sockets to the engine), JobKind (what is
 """
 # Base: memory, time and tables for every room. Owns nothing.
 include "core/base/base.pxi"              # C declarations for every room
+include "core/base/memory.pyx"            # allocations, settings of the allocator, scratch memory
 include "core/base/slice.pyx"             # borrowed bytes, and numbers in them
 include "core/base/buffer.pyx"            # owned, growable bytes
-include "core/base/memory.pyx"            # settings of the allocator, scratch memory
 include "core/base/arena.pyx"             # memory of one request
 include "core/base/unzip.pyx"             # unpacks zstd frames, and streams of gzip and zstd
 include "core/base/clock.pyx"             # wall and monotonic time

@@ -21,5 +21,10 @@ cdef bint refuse(ApiError* e, const char* text) noexcept nogil:
 cdef bint refuse_memory(ApiError* e) noexcept nogil:
     return refuse_set(e, 503, b"Out of memory")
 
-cdef extern from "error.h" nogil:
+cdef extern from * nogil:
+    """
+    #include <stdio.h>
+    /* A refusal with a formatted text. Always 0, so that callers can return it. */
+    #define ERROR_AS(e, ...) ((e)->status = 400, snprintf((e)->text, sizeof (e)->text - 1, __VA_ARGS__), 0)
+    """
     bint refuse_as "ERROR_AS"(ApiError* e, const char* format, ...)       # like printf; status 400, returns False
