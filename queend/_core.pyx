@@ -99,9 +99,8 @@ include "core/route/cyclebody.pyx"        # a stream cycle and its result
 include "core/route/leasebody.pyx"        # lease extension
 
 # Files of the failover buffer. In: records. Out: records in order, any number of times. Owner: the first worker.
-include "core/spool/spoolrecord.pyx"      # a record of the buffer, in bytes
 include "core/spool/segment.pyx"          # a file of records, also of earlier runs
-include "core/spool/spool.pyx"            # the buffer's contents
+include "core/spool/spool.pyx"            # the buffer's contents, a record in bytes
 
 # Sockets, threads, budgets. In: connections. Out: complete requests, to `service`; responses, to the kernel. Owns
 # connections and requests (each its worker's). Locks: an inbox's, the last of all locks.

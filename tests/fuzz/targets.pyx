@@ -358,7 +358,7 @@ cdef void fuzz_spool(const uint8_t* data, size_t n) noexcept nogil:
         while at + SPOOL_HEAD <= left:
             rest = le32(copy + at + 4)
             if le32(copy + at) == SPOOL_MARK and rest <= left - at - SPOOL_HEAD:
-                sum = htole32(spoolrecord_sum(copy + at, rest))
+                sum = htole32(spool_record_sum(copy + at, rest))
                 memcpy(copy + at + 8, &sum, 4)
                 at += SPOOL_HEAD + rest
             else:
@@ -369,7 +369,7 @@ cdef void fuzz_spool(const uint8_t* data, size_t n) noexcept nogil:
         have = want if want < left - at else left - at
         seen = <char*>malloc(have)
         memcpy(seen, copy + at, have)
-        found = spoolrecord_next(seen, have, left - at, &it, &x, &since, &size)
+        found = spool_record_next(seen, have, left - at, &it, &x, &since, &size)
         if found == SPOOL_MORE:
             fuzz_must(have < size <= (left - at if left - at > SPOOL_HEAD else <size_t>SPOOL_HEAD),
                       b"a record that goes on behind its file")

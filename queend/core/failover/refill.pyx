@@ -145,7 +145,7 @@ cdef void refill_chunk(SpoolStep* t) noexcept nogil:
         return
     while p < t.bytes.len and count < <int>room:
         it = &items[count]
-        found = spoolrecord_next(t.bytes.data + p, t.bytes.len - p, <size_t>left - p, it, &x, &refill.until_us, &n)
+        found = spool_record_next(t.bytes.data + p, t.bytes.len - p, <size_t>left - p, it, &x, &refill.until_us, &n)
         if found == SPOOL_MORE:
             break
         if found == SPOOL_RECORD:
@@ -259,6 +259,6 @@ cdef void refill_done(PushItem* it, int n) noexcept nogil:
         return
     # A batch is split until the item at fault stands alone: this is one record. It is encoded anew.
     buf_init(&record)
-    spoolrecord_put(&record, it, refill.until_us)
+    spool_record_put(&record, it, refill.until_us)
     refill_bad(slice_of(record.data, record.len), b"refused by the database")
     buf_free(&record)

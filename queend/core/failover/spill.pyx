@@ -99,7 +99,7 @@ cdef void spill_take(PushJob* j) noexcept nogil:
     it = runitem_first(&at, &j.req)
     while it != NULL:
         if it.status == ITEM_UNREACHED:
-            spoolrecord_put(&spool.gather, it, now)
+            spool_record_put(&spool.gather, it, now)
             n += 1
         it = runitem_next(&at)
     j.spilled = True

@@ -23,7 +23,7 @@ def probe_spool_record(bytes queue, bytes part, bytes payload, bytes id, bytes t
     more.seal = read_slice(seal)
     more.headers = read_slice(headers)
     it.more = &more
-    spoolrecord_put(&b, &it, now_us)
+    spool_record_put(&b, &it, now_us)
     out = b.data[:b.len]
     buf_free(&b)
     return out
@@ -42,7 +42,7 @@ def probe_spool_read(bytes data, size_t window):
     out = []
     while at < <size_t>len(data):
         have = min(want, len(data) - at)
-        found = spoolrecord_next(p + at, have, len(data) - at, &it, &x, &since, &n)
+        found = spool_record_next(p + at, have, len(data) - at, &it, &x, &since, &n)
         if found == SPOOL_MORE:
             assert n > have
             want = n

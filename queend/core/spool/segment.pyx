@@ -306,7 +306,7 @@ cdef int segment_scan(int fd, int64_t at, int64_t end, bint counted, SpoolScan* 
         want = SPOOL_WINDOW
         p = 0
         while p < have and not error:
-            found = spoolrecord_next(b.data + p, have - p, <size_t>(end - at) - p, &it, &x, &since, &n)
+            found = spool_record_next(b.data + p, have - p, <size_t>(end - at) - p, &it, &x, &since, &n)
             if found == SPOOL_MORE:
                 if p == 0:
                     want = n
