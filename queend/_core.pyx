@@ -74,7 +74,6 @@ include "core/state/settletypes.pyx"      # acknowledgments, transactions, lease
 include "core/state/nettypes.pyx"         # connections and requests
 include "core/state/workertypes.pyx"      # threads, and the engine as sockets see it
 include "core/state/enginetypes.pyx"      # the engine of one worker
-include "core/state/peertypes.pyx"        # notices between daemons
 
 # Requests and responses of the hot routes. In: a request's bytes. Out: state/reqs; bytes of a response. Does
 # no I/O and takes no lock.
@@ -134,8 +133,7 @@ include "core/auth/gate.pyx"              # authorization of hot routes
 
 # Notices between daemons of one database. In: bytes; commits. Out: partitions to look at; packets to send. No I/O. Owns
 # the waiting notices. Locks: outbox.lock, above an inbox's.
-include "core/notice/packet.pyx"          # packets, their senders and duplicates
-include "core/notice/outbox.pyx"          # notices that wait to leave
+include "core/notice/notice.pyx"          # packets, their senders and duplicates; notices that wait to leave
 
 # Batching and limits: when a statement leaves, and how many are in flight. In: lists of jobs, durations of calls. Out:
 # yes, or when to look again. Owns the lists of a worker; moves jobs between states.

@@ -417,12 +417,12 @@ cdef void fuzz_packet(const uint8_t* data, size_t n) noexcept nogil:
         if secret.n:
             HMAC(EVP_sha256(), secret.p, <int>secret.n, <const unsigned char*>copy, n - 1,
                  <unsigned char*>copy + PACKET_TAG, NULL)
-    verdict = packet_read(copy, n - 1, secret, &m)
+    verdict = notice_read(copy, n - 1, secret, &m)
     if verdict == PACKET_GOOD:
         fuzz_must(0 <= m.n <= PACKET_ENTRIES and strlen(m.name) < PEER_NAME, b"a packet out of bounds")
         for i in range(m.n):
-            entries[i] = packet_entry(copy, i)
-        fuzz_must(packet_write(again, &m, entries, secret) == n - 1, b"a packet of another length")
+            entries[i] = notice_entry(copy, i)
+        fuzz_must(notice_write(again, &m, entries, secret) == n - 1, b"a packet of another length")
         if secret.n or data[0] & 2:
             fuzz_must(memcmp(again, copy, 76) == 0, b"a packet read as another")
             fuzz_must(memcmp(again + PACKET_HEAD, copy + PACKET_HEAD, n - 1 - PACKET_HEAD) == 0, b"other entries")
@@ -439,8 +439,8 @@ cdef void fuzz_senders(const Notice* m, int many) noexcept nogil:
     all.verified = many & 1
     for i in range(many):
         one.name[0] = <char>(33 + i % 94)
-        first = packet_take(all, &one, i, <int64_t>m.sent_us, &gap)
-        second = packet_take(all, &one, i, <int64_t>m.sent_us, &gap)
+        first = notice_sender_take(all, &one, i, <int64_t>m.sent_us, &gap)
+        second = notice_sender_take(all, &one, i, <int64_t>m.sent_us, &gap)
         fuzz_must((second == PACKET_GOOD) != all.verified, b"a packet heeded twice, or never")
         fuzz_must(first == PACKET_GOOD or all.verified, b"a sender that nobody vouches for crowds another one out")
         fuzz_must(all.n <= SENDERS_MOST, b"more senders than there is room for")

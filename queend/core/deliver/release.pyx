@@ -98,9 +98,9 @@ cdef void release_end(Release* x, bint consumed, PopJob** wake) noexcept nogil:
     cdef Cursor* c = x.cursor
     if consumed:
         c.next_offset = x.span_first
-        outbox_stored(c.partition.id)
+        notice_stored(c.partition.id)
     else:
-        outbox_freed(c.partition.id, c.group.id)
+        notice_freed(c.partition.id, c.group.id)
     if consumed and c.state == CURSOR_BUSY:
         c.recheck |= RECHECK_NEWS
     elif c.fed != NULL and (consumed or memcmp(c.fed.lease, x.lease, 16) != 0):

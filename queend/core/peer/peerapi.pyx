@@ -57,7 +57,7 @@ def peers_addresses(list addresses):
 
 def peers_tell(bint maintenance=False):
     """Everybody is to look at what was committed; maintenance: at the switches."""
-    outbox_flags(NOTICE_MAINTENANCE if maintenance else NOTICE_LOOK)
+    notice_flags(NOTICE_MAINTENANCE if maintenance else NOTICE_LOOK)
 
 def peers_fileno():
     """Readable when peers_take has something."""
@@ -81,7 +81,7 @@ def peers_heard(bytes packet):
     """Takes one that came over HTTP. False: it is none, or not of somebody who has the secret."""
     cdef Notice m
     cdef PeerPosted* p
-    if not outbox.on or packet_read(packet, len(packet), peers.secret, &m) != PACKET_GOOD:
+    if not outbox.on or notice_read(packet, len(packet), peers.secret, &m) != PACKET_GOOD:
         return False
     p = <PeerPosted*>calloc(1, sizeof(PeerPosted))
     if p == NULL:
@@ -96,7 +96,7 @@ def peers_heard(bytes packet):
 cdef dict peerapi_sender(Sender* s, int64_t now):
     return {"server": (<bytes>s.name).decode(), "session": f"{s.began:x}-{s.random:x}",
             "alive": now - s.received_us <= peers.senders.dead_us, "silentMs": (now - s.received_us) // 1000,
-            "packets": s.packets, "lost": s.lost + packet_window_lost(&s.window), "restarts": s.restarts}
+            "packets": s.packets, "lost": s.lost + notice_window_lost(&s.window), "restarts": s.restarts}
 
 def peers_stats():
     """What was sent and heard since the start, and of each daemon that was heard how it is."""

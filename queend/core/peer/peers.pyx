@@ -1,8 +1,66 @@
-# Notices to and from other daemons, over UDP and HTTP. In: notices that wait (notice/outbox); packets, from sockets
+# Notices to and from other daemons, over UDP and HTTP. In: notices that wait (notice/notice); packets, from sockets
 # that Python has bound (peer/peerapi) or posted. Out: the same packet to every address, and to Python for HTTP; cursors
 # that are worth a try, a look at what was committed. Owns `peers`: sockets, timers, senders. Owner: the first worker,
 # on its loop. Locks: peers.lock; catalog.lock, then book.lock. A notice is a hint that makes this daemon ask the
 # database: it is never believed.
+
+cdef enum:
+    PEERS_MOST = 64           # addresses
+    PEER_GAP_US = 2000        # shortest interval between two sends
+    PEER_LOOK_US = 5000       # shortest interval between two looks caused by notices
+    PEER_LOG_US = 60000000    # between two log lines about refused packets of one verdict
+    PEER_KEPT = 64            # packets waiting for HTTP; beyond: NOTICE_LOOK replaces them
+
+cdef struct PeerKept:
+    size_t n
+    char[PACKET_MOST] bytes
+
+cdef struct PeerPosted:
+    InboxMsg msg
+    size_t n
+    char[PACKET_MOST] bytes
+
+cdef struct Peers:
+    # Owner: the first worker. Locks: `lock` guards what Python reads and writes; no other lock is taken with it.
+    uv_mutex_t lock
+    uv_udp_t[2] sockets
+    int[2] fds                # their descriptors until the loop takes them over, -1: none
+    int[2] bound              # address families of the descriptors
+    int[2] families           # address families of the usable sockets, 0: none
+    uv_timer_t send_timer     # sends waiting notices
+    uv_timer_t beat
+    int handles
+    bint armed                # `send_timer` is armed
+    int64_t left_us           # monotonic, time of the last send
+    int beat_ms
+    Slice secret
+    Notice me                 # this session; its `sequence` is the last packet's
+    int64_t incarnation       # the incarnation that me.database was computed from
+    char[PACKET_MOST + 1] input       # the last received packet
+    uint64_t[PACKET_ENTRIES] entries
+    char[PACKET_MOST] out
+    # guarded by `lock`:
+    sockaddr_storage[PEERS_MOST] addresses
+    int n_addresses
+    bint posts                # packets are sent over HTTP as well
+    PeerKept* kept            # PEER_KEPT entries
+    int n_kept
+    int fd                    # readable when Python has work
+    bint maintenance          # a peer has changed a maintenance switch
+    Senders senders
+    uint64_t sent             # packets handed to the kernel
+    uint64_t unsent           # packets that the kernel refused
+    uint64_t posted           # packets kept for HTTP
+    uint64_t notified         # entries in sent packets
+    uint64_t heard            # entries and flags that were acted upon
+    uint64_t beats            # heartbeats received
+    uint64_t looks            # looks requested
+    uint64_t[PACKET_VERDICTS] verdicts
+    int64_t[PACKET_VERDICTS] logged_us
+
+cdef Peers peers
+
+peers.fds[0] = peers.fds[1] = -1     # none; 0 would be a descriptor of another owner
 
 # ---- sockets and timers ----------------------------------------------------------------------------------------------
 
@@ -86,8 +144,8 @@ cdef void peer_on_beat(uv_timer_t* t) noexcept nogil:
         peers_send_all(False)
 
 cdef void peers_send_all(bint done) noexcept nogil:
-    # Sends all notices. done: the message has left the inbox (outbox_take).
-    cdef OutboxTable* t = outbox_take(done)
+    # Sends all notices. done: the message has left the inbox (notice_take).
+    cdef OutboxTable* t = notice_take(done)
     cdef int at = 0
     cdef int i
     peers.left_us = clock_mono_us()
@@ -100,11 +158,11 @@ cdef void peers_send_all(bint done) noexcept nogil:
         at += peers.me.n
         peers.me.sequence += 1
         peers.me.sent_us = <uint64_t>clock_wall_us()
-        peer_send(packet_write(peers.out, &peers.me, peers.entries, peers.secret))
+        peer_send(notice_write(peers.out, &peers.me, peers.entries, peers.secret))
         peers.me.flags = 0
         if at >= t.n:
             break
-    outbox_done(t)
+    notice_done(t)
 
 cdef void peer_send(size_t n) noexcept nogil:
     # Sends a packet to all addresses. A packet for which the kernel has no room is lost: the others see that one is
@@ -185,13 +243,13 @@ cdef void peer_receive(Engine* e, const char* p, size_t n, const sockaddr* of) n
     cdef Notice m
     cdef bint gap = False
     cdef bint look
-    cdef int verdict = packet_read(p, n, peers.secret, &m)
+    cdef int verdict = notice_read(p, n, peers.secret, &m)
     cdef uint64_t database = peer_database()
     uv_mutex_lock(&peers.lock)
     if verdict == PACKET_GOOD:
         verdict = peer_verdict(&m, database, of)
     if verdict == PACKET_GOOD:
-        verdict = packet_take(&peers.senders, &m, clock_mono_us(), clock_wall_us(), &gap)
+        verdict = notice_sender_take(&peers.senders, &m, clock_mono_us(), clock_wall_us(), &gap)
     peers.verdicts[verdict] += 1
     look = verdict == PACKET_GOOD and (gap or m.flags & NOTICE_LOOK)
     if verdict != PACKET_GOOD:
@@ -258,8 +316,8 @@ cdef bint peer_try(Engine* e, const char* p, int n) noexcept nogil:
     cdef int i
     index_lock_all()
     for i in range(n):
-        part = catalog_partition_id(<int32_t>packet_entry(p, i))
-        group = <int32_t>(packet_entry(p, i) >> 32)
+        part = catalog_partition_id(<int32_t>notice_entry(p, i))
+        group = <int32_t>(notice_entry(p, i) >> 32)
         if part == NULL:
             look = look or group == NOTICE_STORED
         elif group == NOTICE_STORED:

@@ -15,7 +15,7 @@ def probe_packet(bytes secret, list entries, int flags=0, bytes name=b"a:1", uin
     memcpy(m.name, <const char*>name, len(name))
     for i, (partition, group) in enumerate(entries):
         all[i] = table_pair(group, partition)
-    return out[:packet_write(out, &m, all, slice_of(secret, len(secret)))]
+    return out[:notice_write(out, &m, all, slice_of(secret, len(secret)))]
 
 cdef tuple probe_entry(uint64_t entry):
     return <int32_t>entry, <int32_t>(entry >> 32)
@@ -27,10 +27,10 @@ def probe_packet_read(bytes secret, bytes packet):
     # at the end of an allocation: a read past the packet is detected
     cdef char* copy = <char*>malloc(len(packet) or 1)
     memcpy(copy, <const char*>packet, len(packet))
-    cdef int verdict = packet_read(copy, len(packet), slice_of(secret, len(secret)), &m)
+    cdef int verdict = notice_read(copy, len(packet), slice_of(secret, len(secret)), &m)
     out = (PACKET_WORDS[verdict], None, None)
     if verdict == PACKET_GOOD:
-        entries = [probe_entry(packet_entry(copy, i)) for i in range(m.n)]
+        entries = [probe_entry(notice_entry(copy, i)) for i in range(m.n)]
         out = ("good", {"flags": m.flags, "name": <bytes>m.name, "began": m.began, "random": m.random,
                         "sequence": m.sequence, "sent_us": m.sent_us, "database": m.database}, entries)
     free(copy)
@@ -50,9 +50,9 @@ def probe_senders(list heard, int64_t dead_us=5000000, bint verified=True):
         memset(&m, 0, sizeof(Notice))
         memcpy(m.name, <const char*>name, len(name))
         m.began, m.sequence, m.sent_us = began, sequence, sent_us
-        verdict = packet_take(all, &m, now, wall, &gap)
+        verdict = notice_sender_take(all, &m, now, wall, &gap)
         out.append((PACKET_WORDS[verdict], bool(gap)))
-    told = [(<bytes>all.all[i].name, all.all[i].packets, all.all[i].lost + packet_window_lost(&all.all[i].window),
+    told = [(<bytes>all.all[i].name, all.all[i].packets, all.all[i].lost + notice_window_lost(&all.all[i].window),
              all.all[i].restarts) for i in range(all.n)]
     free(all)
     return out, told
@@ -69,10 +69,10 @@ def probe_told(list keys):
     out = []
     for again in range(4):        # looks up each table twice
         for partition, group in keys:
-            outbox_put(<uint64_t><uint32_t><int32_t>group << 32 | <uint32_t><int32_t>partition, 0)
-        t = outbox_take(True)
+            notice_put(<uint64_t><uint32_t><int32_t>group << 32 | <uint32_t><int32_t>partition, 0)
+        t = notice_take(True)
         out.append(([probe_entry(t.cells[t.at[i]]) for i in range(t.n)], t.flags))
-        outbox_done(t)
+        notice_done(t)
     uv_mutex_destroy(&outbox.lock)
     free(outbox.tables)
     memset(&outbox, 0, sizeof(Outbox))

@@ -63,7 +63,7 @@ cdef void index_stored(Partition* p, int64_t head, PopJob** wake) noexcept nogil
     cdef Partition* found = catalog_partition_id(p.id) if p.dead else p
     cdef Queue* q
     cdef Group* g
-    outbox_stored(p.id)
+    notice_stored(p.id)
     if found != NULL:
         found.head = max(found.head, head)
         index_notify(found, head, True, wake)
@@ -87,7 +87,7 @@ cdef void index_acked(Group* g, Partition* p, const Call* call, bint released, i
     index_head_found(p, head, wake)
     before = wake[0]
     if released and (c == NULL or c.state == CURSOR_BUSY or c.state == CURSOR_READY):
-        outbox_freed(p.id, g.id)
+        notice_freed(p.id, g.id)
     if c != NULL and c.state == CURSOR_BUSY:
         c.recheck |= RECHECK_FREE if released else RECHECK_NEWS
     if c == NULL or c.state == CURSOR_BUSY or not released:
@@ -109,7 +109,7 @@ cdef void index_acked(Group* g, Partition* p, const Call* call, bint released, i
     if c.state == CURSOR_READY:
         waiters_wake_cursor(c, wake)
     if wake[0] == before:
-        outbox_freed(p.id, g.id)      # else a pop of this process goes on
+        notice_freed(p.id, g.id)      # else a pop of this process goes on
 
 cdef void index_ack_lost(Group* g, Partition* p, PopJob** wake) noexcept nogil:
     # Makes a cursor ready after an acknowledgment whose answer was lost: its lease may have ended. The next pop asks

@@ -253,7 +253,7 @@ cdef void engine_spare(Worker* w, InboxMsg* m) noexcept nogil:
 
 cdef void engine_look() noexcept nogil:
     # Starts a look: another program committed something that this process was not told of. Any thread.
-    outbox_flags(NOTICE_LOOK)
+    notice_flags(NOTICE_LOOK)
     waiters_post_leader(engine_on_look)
 
 cdef void engine_on_look(Worker* w, InboxMsg* m) noexcept nogil:

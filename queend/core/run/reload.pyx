@@ -140,7 +140,7 @@ cdef void reload_notify(Slice name, bint moved) noexcept nogil:
             g = g.next
         waiters_wake_queue(q, &wake)
     index_unlock_all(NULL, wake)
-    outbox_flags(NOTICE_LOOK)
+    notice_flags(NOTICE_LOOK)
     waiters_post_leader(reload_on_change)  # the first worker runs the scans
 
 cdef void reload_on_change(Worker* w, InboxMsg* m) noexcept nogil:
