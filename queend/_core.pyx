@@ -53,8 +53,7 @@ include "core/pg/statements.pyx"          # statements of the hot path
 include "core/pg/args.pyx"                # their parameters, by name
 include "core/pg/address.pyx"             # host names and addresses of the server
 include "core/pg/incarnation.pyx"         # identity of the server
-include "core/pg/edition.pyx"             # edition of the database's functions
-include "core/pg/health.pyx"              # health of the database, refused connections
+include "core/pg/health.pyx"              # health of the database, edition of its functions, refused connections
 include "core/pg/slot.pyx"                # one PostgreSQL connection on the loop
 include "core/pg/slotpool.pyx"            # a worker's slots, and how they connect
 include "core/pg/extras.pyx"              # fields of a record besides its payload

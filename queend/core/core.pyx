@@ -81,7 +81,7 @@ cdef class Core:
         tlscontext_open()
         budget_open(&self.p.settings)
         origin_open(&self.p.settings)
-        edition_open(self.p.settings.edition)
+        health_edition_open(self.p.settings.edition)
         core_exists = True
         self.opened = True
         self.buffer_open()

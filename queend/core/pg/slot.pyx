@@ -349,8 +349,8 @@ cdef bint slot_take_result(Slot* s, PGresult* res) noexcept nogil:
         s.rows = True
         if (s.state == SLOT_PREPARING and PQntuples(res) == 1
                 and strcmp(PQfname(res, EDITION_NUMBER), b"edition") == 0):
-            s.unserved = not edition_serves(pg_int4(res, 0, EDITION_NUMBER), pg_int4(res, 0, EDITION_SERVES), s.reason,
-                                            SLOT_REASON)
+            s.unserved = not health_edition_serves(pg_int4(res, 0, EDITION_NUMBER), pg_int4(res, 0, EDITION_SERVES),
+                                                   s.reason, SLOT_REASON)
     if s.result != NULL and slot_failed(res) and not slot_explained(res):
         PQclear(res)          # follows an error that is already kept, or is libpq's own error for a lost connection
         return True
@@ -418,7 +418,7 @@ cdef void slot_note_error(Slot* s, PGresult* res) noexcept nogil:
             dbclock_sample(atoll(now), s.sent_us, clock_mono_us())
     if sqlstate_of(res).anew:
         s.refresh = sqlstate_of(res).meaning
-    elif edition_unfit(res):
+    elif health_edition_unfit(res):
         s.refresh = b"the functions of the database are others now"
     if pg_sqlstate(res, b"25006"):
         s.why = DOUBT_READ_ONLY

@@ -55,7 +55,7 @@ cdef inline void slotpool_turn(SlotPool* p) noexcept nogil:
 
 # ---- a slot connects -------------------------------------------------------------------------------------------------
 # Look-up of the server (slotpool_connect_one), connection (dial, handshake), preparation: settings, statements, edition
-# (pg/edition), incarnation (pg/incarnation). If the server changed, the owner is notified before the slot is idle.
+# (pg/health), incarnation (pg/incarnation). If the server changed, the owner is notified before the slot is idle.
 
 cdef void slotpool_connect_one(Slot* s) noexcept nogil:
     s.reason[0] = 0
@@ -149,12 +149,12 @@ cdef void slotpool_prepared(Slot* s) noexcept nogil:
     cdef SlotPool* p = s.pool
     cdef PGresult* res = s.result
     if s.unserved:
-        edition_refuse(s.reason)
+        health_edition_refuse(s.reason)
         slot_break(s, s.reason, SLOT_LOST)
         return
     if slot_failed(res) or PQntuples(res) != 1:
-        if edition_unfit(res):
-            edition_refuse(pg_error(res))
+        if health_edition_unfit(res):
+            health_edition_refuse(pg_error(res))
         elif slot_explained(res):
             s.why = health_of_sqlstate(PQresultErrorField(res, PG_DIAG_SQLSTATE))
         slot_break(s, pg_error(res), SLOT_LOST)
@@ -169,7 +169,7 @@ cdef void slotpool_prepared(Slot* s) noexcept nogil:
     dbclock_sample(pg_int8(res, 0, SERVER_NOW), s.sent_us, clock_mono_us())
     PQclear(res)
     s.backoff_ms = SLOT_BACKOFF_MIN_MS
-    edition_accept()
+    health_edition_accept()
     s.refusals = atomic_get64(&edition.refusals)
     if p.incarnation != s.incarnation:
         p.incarnation = s.incarnation
