@@ -154,7 +154,7 @@ include "core/memory/idset.pyx"           # remembered ids of partitions
 # Deliverable messages and the pops that wait for them. In: commits, claims, lease expiry. Out: candidates, and waiters
 # to try again. Owns the book. Locks: book.lock, below catalog.lock, above an inbox's.
 include "core/ready/waiters.pyx"          # parks and wakes pops
-include "core/ready/rates.pyx"            # tokens of rates over all partitions
+include "core/ready/rates.pyx"            # tokens of rates over all partitions, taken from the database
 include "core/ready/groups.pyx"           # groups that need a scan, or are unused
 include "core/ready/index.pyx"            # ready cursors and waiters
 include "core/ready/cursor.pyx"           # states of cursors
@@ -166,7 +166,6 @@ include "core/find/ask.pyx"               # statements of look-ups by kind, refu
 include "core/find/lookup.pyx"            # resolves names, in rounds
 include "core/find/poll.pyx"              # finds commits of other daemons
 include "core/find/scanner.pyx"           # scans groups for messages not consumed yet
-include "core/find/buckets.pyx"           # takes tokens from the database
 include "core/find/leasepoll.pyx"         # leases that ended elsewhere
 include "core/find/retire.pyx"            # reloads the catalog, removes deleted entries
 include "core/find/reclaim.pyx"           # frees deleted entries

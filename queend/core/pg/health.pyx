@@ -1,7 +1,7 @@
-# Health of the database as its connections see it, for /readyz, /health and metrics: whether it serves this program. In:
-# outcomes of connections and statements; the edition of its functions. Out: DOUBT_* bits, and the reason why a server
-# refuses connections, or why its edition does not serve this program. Owner: the process. Locks: edition.lock for that
-# reason. Any thread may read and write each word of `doubt` by itself.
+# Health of the database as its connections see it: whether it serves this program. In: outcomes of connections and
+# statements; the edition of its functions. Out, for /readyz, /health and metrics: DOUBT_* bits, and the reason why a
+# server refuses connections or its edition does not serve. Owner: the process. Locks: edition.lock for the reason of an
+# edition. Any thread may read and write each word of `doubt` by itself.
 
 cdef enum DatabaseDoubt:
     DOUBT_NONE = 0

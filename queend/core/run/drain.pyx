@@ -24,7 +24,7 @@ cdef void drain_turn(Worker* w) noexcept nogil:
     if poll_waits(e):
         poll_drain(e)
     if book.rates_at and poll_leads(e):
-        buckets_drain(e)
+        rates_drain(e)
     if w is leader and spool.on:
         spill_drain(e)
     if slotpool_ready(e.slots):

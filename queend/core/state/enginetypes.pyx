@@ -59,7 +59,7 @@ cdef struct Round:
     Table refused             # names that may not be created, as Refused
     int64_t pause_until
 
-# ---- looks and scans: find/poll, find/scanner, find/buckets, find/leasepoll ------------------------------------------
+# ---- looks and scans: find/poll, find/scanner, find/leasepoll --------------------------------------------------------
 
 cdef enum:
     SCAN_PAGE = 1000
@@ -93,7 +93,7 @@ cdef struct RateAsk:
     int32_t queue
     int32_t group             # GROUP_EVERY: all groups together
 
-cdef struct Slices:           # requests for tokens of rates (find/buckets)
+cdef struct Slices:           # requests for tokens of rates (ready/rates)
     Call call
     bint busy
     int n

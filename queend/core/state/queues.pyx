@@ -308,6 +308,6 @@ cdef struct Book:
     int64_t forgets           # how often the groups of a queue were forgotten; read without the lock
     bint looked               # a look has completed: scans may begin
     const Verdict* scan_error  # the server's error of the last scan; NULL: the scan succeeded
-    SharedInt64 rates_at          # monotonic, when rates are looked at next (find/buckets), 0: never
+    SharedInt64 rates_at          # monotonic, when rates are looked at next (ready/rates), 0: never
 
 cdef Book book
