@@ -153,12 +153,11 @@ include "core/memory/idset.pyx"           # remembered ids of partitions
 
 # Deliverable messages and the pops that wait for them. In: commits, claims, lease expiry. Out: candidates, and waiters
 # to try again. Owns the book. Locks: book.lock, below catalog.lock, above an inbox's.
-include "core/ready/waiters.pyx"          # parks and wakes pops
+include "core/ready/waiters.pyx"          # parks and wakes pops, also those that wait by name
 include "core/ready/rates.pyx"            # tokens of rates over all partitions, taken from the database
 include "core/ready/groups.pyx"           # groups that need a scan, or are unused
 include "core/ready/index.pyx"            # ready cursors and waiters
 include "core/ready/cursor.pyx"           # states of cursors
-include "core/ready/namewaiters.pyx"      # pops that wait for a name
 
 # Look-ups in the database. In: missing names, commits of other daemons. Out: the catalog, the book. Owns a round of
 # look-ups, the looks of a worker, and the removal of deleted catalog entries.

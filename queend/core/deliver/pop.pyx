@@ -83,7 +83,7 @@ cdef void pop_try(Worker* w, PopJob* j) noexcept nogil:
     if j.req.sub_new and (j.any_queue or j.queue == NULL):
         # its group begins `new`, and asks for a queue that does not exist, or for a namespace or task
         uv_mutex_lock(&book.lock)
-        namewaiters_first_note(pop_awaited_key(j), j.job.r.started_us, clock_mono_us())
+        waiters_first_note(pop_awaited_key(j), j.job.r.started_us, clock_mono_us())
         uv_mutex_unlock(&book.lock)
     if j.group == NULL:
         pop_wait_or_answer(w, j, WHY_NOT_FOUND if j.want_partition.p != NULL else WHY_NO_PARTITION)
@@ -153,9 +153,9 @@ cdef bint pop_names(Worker* w, PopJob* j) noexcept nogil:
     return False
 
 cdef inline uint64_t pop_awaited_key(PopJob* j) noexcept nogil:
-    # Returns the key of what a pop waits for by name (ready/namewaiters).
-    return namewaiters_first_key(j.any_queue, j.req.ns if j.any_queue else j.req.queue,
-                                 j.req.task if j.any_queue else slice_of(NULL, 0), j.req.group)
+    # Returns the key of what a pop waits for by name (ready/waiters).
+    return waiters_first_key(j.any_queue, j.req.ns if j.any_queue else j.req.queue,
+                             j.req.task if j.any_queue else slice_of(NULL, 0), j.req.group)
 
 # ---- its candidates --------------------------------------------------------------------------------------------------
 
@@ -354,10 +354,10 @@ cdef int64_t pop_first_us(PopJob* j, Queue* q) noexcept nogil:
     cdef int64_t first_us = 0
     cdef Awaited* a
     uv_mutex_lock(&book.lock)
-    a = namewaiters_first(namewaiters_first_key(False, q.name, slice_of(NULL, 0), j.req.group), now)
+    a = waiters_first(waiters_first_key(False, q.name, slice_of(NULL, 0), j.req.group), now)
     if a != NULL:
         first_us = a.first_us
-    a = namewaiters_first(pop_awaited_key(j), now) if j.any_queue else NULL
+    a = waiters_first(pop_awaited_key(j), now) if j.any_queue else NULL
     if a != NULL and (first_us == 0 or a.first_us < first_us):
         first_us = a.first_us
     uv_mutex_unlock(&book.lock)

@@ -217,7 +217,7 @@ cdef void ask_take_groups(Ask* a, PGresult* res) noexcept nogil:
         g = catalog_add_group(q, pg_int4(res, row, NAMES_FIND_ID if found else GROUP_WITHIN_ID), a.at[i].second)
         if g != NULL and a.kind == ASK_GROUP:
             group_want_scan(g)
-            namewaiters_first_forget(namewaiters_first_key(False, q.name, slice_of(NULL, 0), g.name))
+            waiters_first_forget(waiters_first_key(False, q.name, slice_of(NULL, 0), g.name))
     uv_mutex_unlock(&book.lock)
 
 # Columns of resolve_within.
@@ -248,7 +248,7 @@ cdef void ask_take_partitions(Ask* a, PGresult* res, PopJob** wake) noexcept nog
                 catalog_add_partition(q, pg_int4(res, row, RESOLVE_PARTITION), a.at[i].second)
                 uv_mutex_lock(&book.lock)
                 if book.n_name_waiters:
-                    namewaiters_wake_queue(q, a.at[i].second, wake)
+                    waiters_name_wake_queue(q, a.at[i].second, wake)
                 uv_mutex_unlock(&book.lock)
 
 # Columns of partitions_find.

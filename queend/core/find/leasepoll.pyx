@@ -39,7 +39,7 @@ cdef inline bint leasepoll_needed(Cursor* c) noexcept nogil:
         return False
     if q.filed_page != book.lease_pages:
         q.filed_page = book.lease_pages
-        q.filed_waits = namewaiters_for(q, NULL)
+        q.filed_waits = waiters_name_for(q, NULL)
     return q.filed_waits
 
 cdef void leasepoll_send(Engine* e) noexcept nogil:

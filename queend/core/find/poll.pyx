@@ -364,7 +364,7 @@ cdef void poll_loaded(Engine* e) noexcept nogil:
         return
     e.polling.load_after = 0
     index_lock_all()
-    namewaiters_wake_all(True, &wake)
+    waiters_name_wake_all(True, &wake)
     index_unlock_all(e.worker, wake)
 
 cdef void poll_forget(Engine* e) noexcept nogil:

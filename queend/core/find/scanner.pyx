@@ -161,7 +161,7 @@ cdef void scanner_end(Engine* e) noexcept nogil:
             waiters_wake(j, &wake)
         j = following
     if book.n_name_waiters:
-        namewaiters_wake_queue(g.queue, slice_of(NULL, 0), &wake)
+        waiters_name_wake_queue(g.queue, slice_of(NULL, 0), &wake)
     uv_mutex_unlock(&book.lock)
     scanner_release(e)
     waiters_send(e.worker, wake)

@@ -38,7 +38,7 @@ cdef Cursor* cursor_or_scan(Group* g, Partition* p) noexcept nogil:
         return c
     if group_rests(g) and p.id > g.scan_after:
         return NULL           # the scan will read the partition
-    if book.n_cursors >= CURSORS_MOST and not g.n_wait and not namewaiters_for(g.queue, g):
+    if book.n_cursors >= CURSORS_MOST and not g.n_wait and not waiters_name_for(g.queue, g):
         group_scan_later(g)   # a pop that comes can wait for a scan
         return NULL
     c = cursor_get(g, p)

@@ -90,7 +90,7 @@ cdef bint group_needed(Group* g) noexcept nogil:
     # Returns True if a pop waits for the group. Also if it has what only it knows: leases of feeds, tokens of rates.
     # Requires book.lock.
     return (g.n_wait or g.n_wait_only or g.n_paced or g.n_handing or g.n_fed or g.queue.shared
-            or namewaiters_for(g.queue, g))
+            or waiters_name_for(g.queue, g))
 
 cdef Group* group_next_unused(bint recent) noexcept nogil:
     # Returns the group that was asked for least recently, if it may be given up; it leaves the order. NULL if none may.

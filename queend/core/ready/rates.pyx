@@ -151,7 +151,7 @@ cdef void rates_answered(Queue* q, PopJob** wake) noexcept nogil:
             some = True
         g = g.next
     if some and book.n_name_waiters:
-        namewaiters_wake_queue(q, slice_of(NULL, 0), wake)
+        waiters_name_wake_queue(q, slice_of(NULL, 0), wake)
 
 # ---- tokens from the database ----------------------------------------------------------------------------------------
 # A slice of a bucket is at most 250 ms old; older tokens are given back. The first worker asks, with one statement at a
@@ -201,7 +201,7 @@ cdef void rates_drain(Engine* e) noexcept nogil:
         arena_close(&s.call.arena)
 
 cdef void rate_ask(Slices* s, RateArgs* a, Rate* r, Queue* q, Group* g, int64_t waiting, int64_t now,
-                     int64_t* due) noexcept nogil:
+                   int64_t* due) noexcept nogil:
     # Adds a rate to the statement if it needs tokens or gives some back; else notes when it is due. Argument `waiting`
     # counts the tokens that some of its waiters would take. Requires book.lock.
     cdef int64_t back = 0
@@ -244,7 +244,7 @@ cdef void rates_resume(Queue* q, int64_t now, int64_t* due, PopJob** wake) noexc
                 if due[0] == 0 or at < due[0]:
                     due[0] = at
             elif at:
-                namewaiters_wake_queue(q, slice_of(NULL, 0), wake)
+                waiters_name_wake_queue(q, slice_of(NULL, 0), wake)
         g = g.next
 
 # Columns of rates_take.

@@ -272,7 +272,7 @@ cdef void engine_stop(Worker* w) noexcept nogil:
     e.stopping = True
     index_lock_all()
     reload_wake_queues(True, &wake)
-    namewaiters_wake_all(False, &wake)
+    waiters_name_wake_all(False, &wake)
     index_unlock_all(w, wake)
     feed_check_all(e)
     drain_turn(w)

@@ -276,7 +276,7 @@ cdef inline bint spool_record_whole(const char* p, size_t have) noexcept nogil:
     return SPOOL_LEAST <= n <= have - SPOOL_HEAD and spool_record_sum(p, n) == le32(p + 8)
 
 cdef int spool_record_next(const char* p, size_t have, size_t left, PushItem* it, Extras* x, int64_t* at_us,
-                          size_t* n) noexcept nogil:
+                           size_t* n) noexcept nogil:
     # Reads the record at p. `have` bytes are in memory, `left` (at least as many) in the file. Returns SpoolFound;
     # overwrites it.
     cdef size_t rest, i

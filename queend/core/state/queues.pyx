@@ -292,7 +292,7 @@ cdef struct Unacked:
 cdef struct Book:
     uv_mutex_t lock
     Heap due
-    Table name_waiters  # parked pops of queues, partitions or namespaces that are not (all) known: ready/namewaiters
+    Table name_waiters  # parked pops of queues, partitions or namespaces that are not (all) known: ready/waiters
     int n_name_waiters
     int n_cursors             # cursors in memory
     int64_t parked
