@@ -164,8 +164,7 @@ include "core/ready/cursor.pyx"           # states of cursors
 include "core/find/ask.pyx"               # statements of look-ups by kind, refused names
 include "core/find/lookup.pyx"            # resolves names, in rounds
 include "core/find/poll.pyx"              # finds commits of other daemons
-include "core/find/scanner.pyx"           # scans groups for messages not consumed yet
-include "core/find/leasepoll.pyx"         # leases that ended elsewhere
+include "core/find/scanner.pyx"           # scans groups for messages not consumed yet, leases for early ends
 include "core/find/retire.pyx"            # reloads the catalog, removes deleted entries
 include "core/find/reclaim.pyx"           # frees deleted entries
 

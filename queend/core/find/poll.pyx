@@ -60,7 +60,7 @@ cdef void poll_drain(Engine* e) noexcept nogil:
         d.waking_wanted = False
         poll_pauses_send(e)
     elif d.leases_due_us and clock_mono_us() >= d.leases_due_us:
-        leasepoll_send(e)
+        scanner_leases_send(e)
     elif d.scanning != NULL and clock_mono_us() >= d.pause_until:
         scanner_send(e)
 
@@ -110,7 +110,7 @@ cdef void poll_done(Call* c, PGresult* res, int outcome) noexcept nogil:
     d.snapshot = snapshot
     if not d.recent_wanted:
         d.since_us = d.looked_us      # nothing was committed up to then: equals a look without findings
-    leasepoll_begin(d, d.recent_wanted, c.ended_us)
+    scanner_leases_begin(d, d.recent_wanted, c.ended_us)
 
 cdef void poll_discard(Polling* d) noexcept nogil:
     # Voids a look that was begun and not finished: the next one does it all.
@@ -121,6 +121,18 @@ cdef void poll_discard(Polling* d) noexcept nogil:
 # If no look was possible for LOOK_GAP_US (60 s), or a transaction may have been passed over, all groups are scanned. A
 # head is raised only together with news for its groups (index_stored, index_head_found, handover_book): the groups
 # have notice of each known head.
+
+# Columns of recent.
+cdef enum:
+    RECENT_PARTITION = 0
+    RECENT_QUEUE
+    RECENT_HEAD
+
+# Rows of recent. The first two have times in RECENT_HEAD.
+cdef enum:
+    RECENT_ROW_SINCE = 0      # where the next look begins; its RECENT_QUEUE is 1 if that moment is a guess
+    RECENT_ROW_WRITER         # the start of the oldest transaction that may have written a pause
+    RECENT_ROW_FIRST          # the first partition with its head; the others follow
 
 cdef void poll_recent_send(Engine* e) noexcept nogil:
     cdef Polling* d = &e.polling

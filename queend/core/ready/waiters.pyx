@@ -1,7 +1,7 @@
 # Waiters: parked pops, also those that wait by name. In: pops that found nothing; cursors, groups and queues with news.
 # Out: pops taken out of the book, each in the list of its own worker; when a group first asked for a name. The first
-# worker is woken here too, if there is work for it. Owner: the process. Locks: catalog.lock, then book.lock; taking pops
-# out of the book usually needs both.
+# worker is woken here too, if there is work for it. Owner: the process. Locks: catalog.lock, then book.lock; to take
+# pops out of the book usually needs both.
 
 # ---- parked ----------------------------------------------------------------------------------------------------------
 

@@ -59,7 +59,7 @@ cdef struct Round:
     Table refused             # names that may not be created, as Refused
     int64_t pause_until
 
-# ---- looks and scans: find/poll, find/scanner, find/leasepoll --------------------------------------------------------
+# ---- looks and scans: find/poll, find/scanner ------------------------------------------------------------------------
 
 cdef enum:
     SCAN_PAGE = 1000
