@@ -56,8 +56,7 @@ include "core/pg/incarnation.pyx"         # identity of the server
 include "core/pg/health.pyx"              # health of the database, edition of its functions, refused connections
 include "core/pg/slot.pyx"                # one PostgreSQL connection on the loop
 include "core/pg/slotpool.pyx"            # a worker's slots, and how they connect
-include "core/pg/extras.pyx"              # fields of a record besides its payload
-include "core/pg/batchrow.pyx"            # a row of the log, sliced and compressed
+include "core/pg/batchrow.pyx"            # a row of the log, sliced and compressed; fields besides the payload
 
 # Structs, enums and constants used by several files. Fields say what they mean, who writes them and which lock guards
 # them.

@@ -40,11 +40,11 @@ def record_row(list records):
         for payload, _ in records:
             buf_put(&body, <const char*>payload, len(payload))
         for place, (_, extras) in enumerate(records):
-            extras_none(&x)
+            batchrow_extras_none(&x)
             for k, value in enumerate(extras):
                 if value is not None:
                     values[k] = slice_of(value, len(value))
-            extras_put(&meta, place, &x)
+            batchrow_extras_put(&meta, place, &x)
         if body.failed or meta.failed:
             raise MemoryError
         return body.data[:body.len], bytes([META_V1]) + meta.data[:meta.len] if meta.len else b""
@@ -178,7 +178,7 @@ def rows_merge(list rows, int least=1024):
                     raise ValueError("a row contradicts itself")
                 buf_varint(&pack.plain, payload.n)
                 buf_slice(&payloads, payload)
-                extras_put(&extras, place, &x)
+                batchrow_extras_put(&extras, place, &x)
                 at = created - b.age_us
                 if at < before or at > newest:
                     raise ValueError("moments run backwards")

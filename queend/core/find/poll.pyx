@@ -15,7 +15,7 @@ cdef enum:
     APPLY_SLICE = 1000        # partitions that one turn applies, under both locks
 
 # ---- one statement at a time -----------------------------------------------------------------------------------------
-# Looks, pages of scans and of leases (find/leasepoll) share the worker's statement struct Polling.
+# Looks, and pages of scans (find/scanner), share the worker's statement struct Polling.
 
 cdef inline bint poll_waits(Engine* e) noexcept nogil:
     # Returns whether there is a statement for poll_drain to send, or findings to apply.

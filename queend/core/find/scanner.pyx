@@ -1,6 +1,6 @@
-# Scans: read a page at a time what no notice tells of. Of a group: its cursors, and the ends of its partitions, in pages
-# of SCAN_PAGE. Of leases: whether they ended before their expiry through another daemon. In: groups that want a scan
-# (ready/groups); looks that saw a commit. Out: positions, leases and heads in the book; pops that waited for the scan.
+# Scans read what no notice tells of, a page at a time. Of a group: its cursors, and the ends of its partitions. Of
+# leases: whether they ended before their expiry through another daemon. In: groups that want a scan (ready/groups);
+# looks that saw a commit. Out: positions, leases and heads in the book; pops that waited for the scan.
 # Owner: the worker, with the statement of find/poll; a group under scan is pinned. Locks: catalog.lock, then book.lock.
 
 # ---- a group ---------------------------------------------------------------------------------------------------------

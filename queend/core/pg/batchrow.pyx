@@ -1,9 +1,93 @@
-# A row of the log: `n` records, read and written. In: a row; or sizes and payloads. Out: records whose ids, payloads
-# and extras are sliced without copying; or the body of a row. Formats: docs/inside/storage.md.
-# A body has a version and codec, then n sizes as varints and the payloads, plain or as one zstd frame. Or it is one
-# zstd frame of message frames, as a client sent it. A meta has a version byte, then the extras (pg/extras).
-# Owns a compression context and the row's plain bytes (BodyPack), one per thread. Compressed content is unpacked into
-# the scratch of an Unzip: valid until the next row is opened with it. No locks.
+# A row of the log: `n` records, read and written. In: a row; or sizes, payloads, and extras (fields of a record besides
+# its payload). Out: records whose ids, payloads and extras are sliced without copying; or body and meta of a row.
+# Formats: docs/inside/storage.md. A body has a version and codec, then n sizes as varints and the payloads, plain or as
+# one zstd frame. Or it is one zstd frame of message frames, as a client sent it. A meta has a version byte, then the
+# extras. Owns a compression context and the row's plain bytes (BodyPack), one per thread. Compressed content is unpacked
+# into the scratch of an Unzip: valid until the next row is opened with it. No locks.
+
+# ---- extras: fields of a record besides its payload ------------------------------------------------------------------
+# For each record with such fields, `meta` holds its place in the row as a varint, a byte of flags, and the values. The
+# lowest flag's value comes first. From the second flag on a value is a varint length and its bytes, so that a reader
+# can skip unknown flags.
+
+cdef inline const unsigned char* batchrow_varint(const unsigned char* p, const unsigned char* end,
+                                                 uint64_t* v) noexcept nogil:
+    # Returns the position after the varint; NULL if it is cut off or longer than 10 bytes.
+    cdef int shift = 0
+    v[0] = 0
+    while p < end and shift < 64:
+        v[0] |= <uint64_t>(p[0] & 0x7f) << shift
+        if not p[0] & 0x80:
+            return p + 1
+        p += 1
+        shift += 7
+    return NULL
+
+cdef enum:
+    EXTRAS_KNOWN = 6
+
+cdef struct Extras:           # in the order of the flags; absent fields are empty
+    Slice trace               # 16 bytes
+    Slice sub                 # producer subject
+    Slice text                # original transactionId
+    Slice due                 # delivery time: 8 bytes, big-endian, µs
+    Slice seal                # id of the key that encrypts the payload
+    Slice headers             # a JSON object
+
+cdef inline void batchrow_extras_none(Extras* x) noexcept nogil:
+    cdef Slice* values = <Slice*>x
+    cdef int k
+    for k in range(EXTRAS_KNOWN):
+        values[k].n = 0
+
+cdef inline int64_t batchrow_extras_due(Extras* x) noexcept nogil:
+    # Returns the delivery time. Requires a record that has one: 8 bytes.
+    return <int64_t>be64(x.due.p)
+
+cdef const unsigned char* batchrow_extras_read(const unsigned char* p, const unsigned char* end,
+                                               Extras* x) noexcept nogil:
+    # Reads one record's extras, from the flags on; absent fields stay unchanged. Returns the position after them, NULL
+    # if they are cut off.
+    cdef Slice* values = <Slice*>x
+    cdef uint8_t flags
+    cdef uint64_t n
+    cdef int k
+    if p >= end:
+        return NULL
+    flags = p[0]
+    p += 1
+    for k in range(8):
+        if not flags >> k & 1:
+            continue
+        n = 16
+        if k:
+            p = batchrow_varint(p, end, &n)
+            if p == NULL:
+                return NULL
+        if <uint64_t>(end - p) < n:
+            return NULL
+        if k < EXTRAS_KNOWN:
+            values[k] = slice_of(<const char*>p, n)
+        p += n
+    return p
+
+cdef void batchrow_extras_put(Buf* out, int place, Extras* x) noexcept nogil:
+    # Appends the extras of the record at `place`; appends nothing if all are absent.
+    cdef Slice* values = <Slice*>x
+    cdef uint8_t flags = 0
+    cdef int k
+    for k in range(EXTRAS_KNOWN):
+        if values[k].n:
+            flags |= <uint8_t>(1 << k)
+    if flags == 0:
+        return
+    buf_varint(out, place)
+    buf_byte(out, flags)
+    for k in range(EXTRAS_KNOWN):
+        if values[k].n:
+            if k:
+                buf_varint(out, values[k].n)
+            buf_slice(out, values[k])
 
 cdef enum:
     BODY_V1 = 0x10            # plain
@@ -40,7 +124,7 @@ cdef bint batchrow_open(BatchRow* b, Slice ids, Slice body, Slice meta, int n, U
     codec = <uint8_t>body.p[0]
     inner = slice_of(body.p + 1, body.n - 1)
     if codec == BODY_ZSTD:
-        p = extras_varint(<const unsigned char*>inner.p, <const unsigned char*>inner.p + inner.n, &size)
+        p = batchrow_varint(<const unsigned char*>inner.p, <const unsigned char*>inner.p + inner.n, &size)
         if p == NULL:
             return False
         inner = slice_of(<const char*>p, <const unsigned char*>inner.p + inner.n - p)
@@ -77,7 +161,7 @@ cdef bint batchrow_inner(BatchRow* b, Slice ids, Slice inner, bint frames, Slice
             return False
     else:
         for i in range(n):
-            p = extras_varint(p, b.body_end, &size)
+            p = batchrow_varint(p, b.body_end, &size)
             if p == NULL or size > inner.n:
                 return False
             total += size
@@ -91,7 +175,7 @@ cdef bint batchrow_inner(BatchRow* b, Slice ids, Slice inner, bint frames, Slice
         b.meta = <const unsigned char*>meta.p + 1
         b.meta_end = <const unsigned char*>meta.p + meta.n
         if <unsigned char>meta.p[0] == META_TIMES:
-            b.meta = extras_varint(b.meta, b.meta_end, &size)
+            b.meta = batchrow_varint(b.meta, b.meta_end, &size)
             if b.meta == NULL or size > <uint64_t>(b.meta_end - b.meta):
                 return False
             b.times = b.meta
@@ -117,7 +201,7 @@ cdef inline void batchrow_meta_index(BatchRow* b) noexcept nogil:
     cdef uint64_t v
     b.meta_index = -1
     if b.meta < b.meta_end:
-        b.meta = extras_varint(b.meta, b.meta_end, &v)
+        b.meta = batchrow_varint(b.meta, b.meta_end, &v)
         if b.meta != NULL and b.meta < b.meta_end:
             b.meta_index = <int64_t>v
 
@@ -126,12 +210,12 @@ cdef bint batchrow_record(BatchRow* b, const unsigned char** id, Slice* payload,
     # If x.text is absent, the transactionId is the id as a UUID.
     cdef uint64_t size
     cdef const unsigned char* next_frame
-    extras_none(x)
+    batchrow_extras_none(x)
     if b.i >= b.n:
         return False
     id[0] = b.ids + 16 * <size_t>b.i
     if b.sizes != NULL:
-        b.sizes = extras_varint(b.sizes, b.body_end, &size)
+        b.sizes = batchrow_varint(b.sizes, b.body_end, &size)
         payload[0] = slice_of(<const char*>b.body, size)
         b.body += size
     else:
@@ -141,12 +225,12 @@ cdef bint batchrow_record(BatchRow* b, const unsigned char** id, Slice* payload,
         payload[0] = slice_of(x.text.p + x.text.n, <const char*>next_frame - x.text.p - x.text.n)
         b.body = next_frame
     if b.times != NULL:
-        b.times = extras_varint(b.times, b.meta_end, &size)
+        b.times = batchrow_varint(b.times, b.meta_end, &size)
         if b.times == NULL or size >> 62 or (b.i and <int64_t>size > b.age_us):
             return False
         b.age_us = b.age_us - <int64_t>size if b.i else <int64_t>size
     if b.meta_index == b.i:
-        b.meta = extras_read(b.meta, b.meta_end, x)
+        b.meta = batchrow_extras_read(b.meta, b.meta_end, x)
         if b.meta == NULL:
             return False
         batchrow_meta_index(b)

@@ -89,7 +89,7 @@ cdef dict probe_pushitem(PushItem* it):
             "txid": probe_text(it.txid), "txid_json": spelled, "queue_json": probe_bytes(it.queue_json),
             "payload": probe_bytes(it.payload), "id": <bytes>it.id[:16], "kind": it.id_kind,
             "keep_text": bool(it.keep_text), "trace": <bytes>it.trace[:16] if it.has_trace else None,
-            **({} if it.more == NULL else {"due": extras_due(it.more) if it.more.due.n else 0,
+            **({} if it.more == NULL else {"due": batchrow_extras_due(it.more) if it.more.due.n else 0,
                                            "headers": probe_bytes(it.more.headers)})}
 
 cdef bytes probe_type(bytes kind):

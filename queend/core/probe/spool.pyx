@@ -18,7 +18,7 @@ def probe_spool_record(bytes queue, bytes part, bytes payload, bytes id, bytes t
     if trace is not None:
         memcpy(it.trace, <const char*>trace, 16)
         it.has_trace = 1
-    extras_none(&more)
+    batchrow_extras_none(&more)
     more.due = read_slice(due)
     more.seal = read_slice(seal)
     more.headers = read_slice(headers)

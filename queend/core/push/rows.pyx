@@ -227,7 +227,7 @@ cdef void row_put_meta(PgArray* meta, PushItem* it, int n) noexcept nogil:
     for k in range(n):
         if k == 0 or it.run == NULL:
             pushitem_extras(it, &x)
-        extras_put(&meta.buf, k, &x)
+        batchrow_extras_put(&meta.buf, k, &x)
         if it.run == NULL:
             it = it.next
     pgarray_close(meta, mark)

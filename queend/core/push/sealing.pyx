@@ -22,7 +22,7 @@ cdef bint sealing_item(Worker* w, Job* j, PushItem* it) noexcept nogil:
     if it.more != NULL:
         x[0] = it.more[0]     # other items may share the old extras
     else:
-        extras_none(x)
+        batchrow_extras_none(x)
     x.seal = slice_lit(sealring.keys[0].id)
     it.payload = slice_of(out, n)
     it.more = x

@@ -84,7 +84,7 @@ cdef void popreply_json(Buf* b, PopMessage* m) noexcept nogil:
         buf_put(b, m.extras.headers.p + 1, m.extras.headers.n - 2)
     if m.extras.due.n == 8:
         buf_text(b, b",\"deliverAt\":")
-        text_time(b, extras_due(&m.extras), 6)
+        text_time(b, batchrow_extras_due(&m.extras), 6)
     buf_byte(b, b'}')
 
 cdef void popreply_tail(Buf* b, PopMessage* m) noexcept nogil:

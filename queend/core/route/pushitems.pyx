@@ -381,7 +381,7 @@ cdef inline void pushitem_extras(PushItem* it, Extras* x) noexcept nogil:
     if it.more != NULL:
         x[0] = it.more[0]
     else:
-        extras_none(x)
+        batchrow_extras_none(x)
     x.trace = slice_of(<const char*>it.trace, 16 if it.has_trace else 0)
     x.sub = it.sub
     x.text = slice_of(it.txid.p, it.txid.n if it.keep_text else 0)

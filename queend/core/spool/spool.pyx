@@ -252,7 +252,7 @@ cdef void spool_record_put(Buf* b, PushItem* it, int64_t now_us) noexcept nogil:
     spool_record_text(b, it.queue)
     spool_record_text(b, it.part)
     buf_byte(b, <char>(x.trace.n + x.sub.n + x.text.n + x.due.n + x.seal.n + x.headers.n != 0))
-    extras_put(b, 0, &x)
+    batchrow_extras_put(b, 0, &x)
     buf_slice(b, it.payload)
     if b.failed:
         return
@@ -311,7 +311,7 @@ cdef inline bint spool_record_cut(const char* p, size_t have, size_t left) noexc
 
 cdef inline bint spool_record_read_text(const char** p, const char* end, Slice* out) noexcept nogil:
     cdef uint64_t n
-    p[0] = <const char*>extras_varint(<const unsigned char*>p[0], <const unsigned char*>end, &n)
+    p[0] = <const char*>batchrow_varint(<const unsigned char*>p[0], <const unsigned char*>end, &n)
     if p[0] == NULL or n > <uint64_t>(end - p[0]):
         return False
     out[0] = slice_of(p[0], n)
@@ -322,7 +322,7 @@ cdef bint spool_record_take(const char* p, size_t n, PushItem* it, Extras* x, in
     # Reads the rest of a record whose checksum is valid. Returns False for an unknown version or unknown extras.
     cdef const char* end = p + n
     memset(it, 0, sizeof(PushItem))
-    extras_none(x)
+    batchrow_extras_none(x)
     if p[0] != <char>SPOOL_V1:
         return False
     memcpy(it.id, p + 1, 16)
@@ -336,7 +336,7 @@ cdef bint spool_record_take(const char* p, size_t n, PushItem* it, Extras* x, in
         # one byte, the place (0), then the extras as in a row of the log
         if end - p < 3 or <uint8_t>p[2] >> EXTRAS_KNOWN:
             return False
-        p = <const char*>extras_read(<const unsigned char*>p + 2, <const unsigned char*>end, x)
+        p = <const char*>batchrow_extras_read(<const unsigned char*>p + 2, <const unsigned char*>end, x)
         if p == NULL:
             return False
         if x.trace.n:
