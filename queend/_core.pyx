@@ -6,14 +6,14 @@ and what it owns. A room uses only what stands above it (tests/check/test_rooms.
 pointers that state/ declares: Service (sockets to the engine), JobKind (what is done with a job), HotRoute and Drain
 (rows of run/jobtypes), FailoverHooks (the failover buffer).
 """
-# Base: memory, time and tables for every room. Owns nothing.
+# Base: memory, time and tables for every room. Owns the estimate of the database's clock, the epoch and the log's lock.
 include "core/base/base.pxi"              # C declarations for every room
 include "core/base/memory.pyx"            # allocations, settings of the allocator, scratch memory
 include "core/base/slice.pyx"             # borrowed bytes, and numbers in them
 include "core/base/buffer.pyx"            # owned, growable bytes
 include "core/base/arena.pyx"             # memory of one request
 include "core/base/unzip.pyx"             # unpacks zstd frames, and streams of gzip and zstd
-include "core/base/clock.pyx"             # wall and monotonic time
+include "core/base/clock.pyx"             # wall and monotonic time, the database's clock
 include "core/base/uuid.pyx"              # UUIDs: generated, parsed, formatted, derived
 include "core/base/table.pyx"             # hash table of pointers
 include "core/base/heap.pyx"              # heap of due times
@@ -47,7 +47,6 @@ include "core/arrow/arrow.pyx"            # an Arrow stream, batch by batch
 # (each its worker's) and the server's incarnation. Locks: incarnation.lock, the first of all locks.
 include "core/pg/pgarray.pyx"             # binary parameters
 include "core/pg/pg.pyx"                  # binary results
-include "core/pg/dbclock.pyx"             # the database's clock
 include "core/pg/sqlstate.pyx"            # SQLSTATEs: class of an error and the reaction
 include "core/pg/statements.pyx"          # statements of the hot path
 include "core/pg/args.pyx"                # their parameters, by name

@@ -238,7 +238,7 @@ cdef void delivery_tally(PopJob* j, int n) noexcept nogil:
         t.ack_done += <uint64_t>n
     t.lag_n += 1
     if j.first_us:            # 0: a push handed the messages over as it stored them
-        lag = dbclock_now() - j.first_us
+        lag = clock_db_now() - j.first_us
         if lag > 0:
             t.lag_us += <uint64_t>lag
             if <uint64_t>lag > t.lag_most_us:

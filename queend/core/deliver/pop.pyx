@@ -339,9 +339,9 @@ cdef void pop_ask(Engine* e, Job* job) noexcept nogil:
 cdef void pop_ask_group(Engine* e, PopJob* j, Queue* q) noexcept nogil:
     # Asks for the pop's group in a queue, with the start that it requests. If a group with start `new` had to wait for
     # the queue, it begins with its first request (pop_first_us). Requires catalog.lock.
-    cdef int64_t first_us = pop_first_us(j, q) if j.req.sub_new and dbclock_known() else 0
+    cdef int64_t first_us = pop_first_us(j, q) if j.req.sub_new and clock_db_known() else 0
     if first_us:
-        ask_group(e, q, j.req.group, slice_lit(b"waited"), True, dbclock_at(first_us))
+        ask_group(e, q, j.req.group, slice_lit(b"waited"), True, clock_db_at(first_us))
     else:
         ask_group(e, q, j.req.group, slice_lit(b"new") if j.req.sub_new else slice_lit(b"all"), j.req.sub_from_valid,
                   j.req.sub_from_us)

@@ -170,7 +170,7 @@ cdef void popcall_book(PopCall* call, PGresult* res, int64_t now) noexcept nogil
     # Applies the rows to all candidates and their cursors, under one lock. The rows of a claim follow one another.
     cdef int row, i
     cdef int64_t took
-    cdef int64_t wall = dbclock_now()
+    cdef int64_t wall = clock_db_now()
     cdef uint8_t again
     cdef Claim* c
     cdef PopJob* wake = NULL

@@ -101,7 +101,7 @@ cdef void poll_done(Call* c, PGresult* res, int outcome) noexcept nogil:
     d.finding = FIND_NOTHING
     if d.forgotten or outcome != SLOT_OK or PQntuples(res) == 0:
         return
-    dbclock_sample(pg_int8(res, 0, LOOK_NOW), d.looked_us, clock_mono_us())
+    clock_db_sample(pg_int8(res, 0, LOOK_NOW), d.looked_us, clock_mono_us())
     if pg_int8(res, 0, LOOK_VERSION) != e.version:
         catalog_want_reload(e.worker)
     d.waking_wanted = True
@@ -217,7 +217,7 @@ cdef void poll_pauses_send(Engine* e) noexcept nogil:
     cdef Polling* d = &e.polling
     cdef WakingArgs* a = <WakingArgs*>e.args.at
     cdef int64_t back
-    d.waking_sent = dbclock_now()
+    d.waking_sent = clock_db_now()
     back = d.waking_sent - WAKING_BACK_US
     if d.writer and d.writer < back:
         back = d.writer       # a pause that is committed late
@@ -319,7 +319,7 @@ cdef void poll_apply(Engine* e, int finding) noexcept nogil:
     cdef PopJob* wake = NULL
     cdef int stop
     cdef int64_t now = clock_mono_us()
-    cdef int64_t wall = dbclock_at(now)
+    cdef int64_t wall = clock_db_at(now)
     cdef int i
     d.finding = FIND_NOTHING
     index_lock_all()

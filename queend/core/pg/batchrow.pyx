@@ -2,8 +2,8 @@
 # its payload). Out: records whose ids, payloads and extras are sliced without copying; or body and meta of a row.
 # Formats: docs/inside/storage.md. A body has a version and codec, then n sizes as varints and the payloads, plain or as
 # one zstd frame. Or it is one zstd frame of message frames, as a client sent it. A meta has a version byte, then the
-# extras. Owns a compression context and the row's plain bytes (BodyPack), one per thread. Compressed content is unpacked
-# into the scratch of an Unzip: valid until the next row is opened with it. No locks.
+# extras. Owns a compression context and the row's plain bytes (BodyPack), one per thread. Compressed content is
+# unpacked into the scratch of an Unzip: valid until the next row is opened with it. No locks.
 
 # ---- extras: fields of a record besides its payload ------------------------------------------------------------------
 # For each record with such fields, `meta` holds its place in the row as a varint, a byte of flags, and the values. The

@@ -282,7 +282,7 @@ cdef bint slot_send(Slot* s, int statement, Params* params, slot_done done, void
         return False
     if s.pool.statements[statement].fenced:
         # uses the loop's clock, like the deadline, so that both pass at the same moment; INT64_MAX is infinity
-        args_param_int8(params, INT64_MAX if not dbclock_known() else dbclock_at(<int64_t>uv_now(s.pool.loop) * 1000)
+        args_param_int8(params, INT64_MAX if not clock_db_known() else clock_db_at(<int64_t>uv_now(s.pool.loop) * 1000)
                         + <int64_t>deadline_ms * 1000 - POSTGRES_EPOCH_US)
     for i in range(params.n):
         bytes += <size_t>params.lengths[i]
@@ -415,7 +415,7 @@ cdef void slot_note_error(Slot* s, PGresult* res) noexcept nogil:
     if pg_sqlstate(res, b"QD408"):
         now = PQresultErrorField(res, PG_DIAG_MESSAGE_DETAIL)
         if now != NULL:
-            dbclock_sample(atoll(now), s.sent_us, clock_mono_us())
+            clock_db_sample(atoll(now), s.sent_us, clock_mono_us())
     if sqlstate_of(res).anew:
         s.refresh = sqlstate_of(res).meaning
     elif health_edition_unfit(res):

@@ -166,7 +166,7 @@ cdef void slotpool_prepared(Slot* s) noexcept nogil:
     s.result = NULL
     s.incarnation = incarnation_of(res)
     s.served_us = clock_mono_us()
-    dbclock_sample(pg_int8(res, 0, SERVER_NOW), s.sent_us, clock_mono_us())
+    clock_db_sample(pg_int8(res, 0, SERVER_NOW), s.sent_us, clock_mono_us())
     PQclear(res)
     s.backoff_ms = SLOT_BACKOFF_MIN_MS
     health_edition_accept()

@@ -5,11 +5,11 @@ def probe_dbclock(list heard, int64_t at):
     went back."""
     cdef int64_t least = dbclock.least
     cdef int64_t back_at = dbclock.back_at
-    dbclock_open()
+    clock_db_open()
     try:
         for clock, sent, got in heard:
-            dbclock_sample(clock, sent, got)
-        return dbclock_at(at), dbclock.back_at
+            clock_db_sample(clock, sent, got)
+        return clock_db_at(at), dbclock.back_at
     finally:
         dbclock.least = least
         dbclock.back_at = back_at

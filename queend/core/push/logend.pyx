@@ -32,8 +32,8 @@ cdef void logend_choose(PushBatch* b, const Slot* slot) noexcept nogil:
     # Chooses what push is told of each partition's newest row. Requires that idset_batch_known has chosen what push is
     # told of ids. slot: the connection of the statement, NULL if none is free.
     cdef PushPartition* g = b.first
-    cdef int64_t now = dbclock_now()
-    cdef bint clock = dbclock_known()
+    cdef int64_t now = clock_db_now()
+    cdef bint clock = clock_db_known()
     b.expects = slot != NULL and clock and not b.check_ids and not b.scheduled
     while g != NULL:
         g.answers = 0

@@ -97,7 +97,7 @@ cdef void index_acked(Group* g, Partition* p, const Call* call, bint released, i
         return
     c.partly_acked = committed + 1 < c.next_offset
     c.next_offset = committed + 1
-    wait = retry_until - dbclock_now() if retry_until else 0
+    wait = retry_until - clock_db_now() if retry_until else 0
     if wait > 0 and p.head > c.next_offset:
         c.wakes_at = retry_until
         cursor_move(c, CURSOR_DELAYED, call.ended_us + wait)

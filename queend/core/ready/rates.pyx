@@ -263,7 +263,7 @@ cdef void rates_done(Call* c, PGresult* res, int outcome) noexcept nogil:
     cdef Rate* r
     cdef PopJob* wake = NULL
     cdef int64_t now = clock_mono_us()
-    cdef int64_t wall = dbclock_at(now)
+    cdef int64_t wall = clock_db_at(now)
     cdef int64_t at
     s.busy = False
     if outcome == SLOT_ERROR:

@@ -230,7 +230,7 @@ cdef bint pusharrow_extras(ArrowPush* p, int64_t i, PushItem* it) noexcept nogil
 
 cdef bint pusharrow_moment(ArrowReader* r, int64_t value, int64_t* us) noexcept nogil:
     # Reads a delivery time; 0 if it has passed. Returns False if a delivery cannot have it.
-    cdef int64_t now = dbclock_now()
+    cdef int64_t now = clock_db_now()
     cdef int64_t scale = 1000000 if r.due_unit == ARROW_SECONDS else 1000 if r.due_unit == ARROW_MILLISECONDS else 1
     if r.due_unit == ARROW_NANOSECONDS:
         value = value // 1000

@@ -127,7 +127,7 @@ cdef bint time_deliver_at(Slice at, Slice delay, bint quoted, Arena* a, int64_t*
     # quoted: texts are literals with quotes. On False, why and field say what is wrong.
     cdef Slice text = at
     cdef int64_t us = 0
-    cdef int64_t now = dbclock_now()      # the database's clock decides when it is delivered
+    cdef int64_t now = clock_db_now()      # the database's clock decides when it is delivered
     due[0] = 0
     field[0] = b"deliverAt"
     why[0] = DUE_TEXT

@@ -38,7 +38,7 @@ cdef bint engine_boot(Process* p) noexcept nogil:
     failover_hooks.answered = refill_answered
     failover_hooks.retry = refill_retry
     memset(&refill, 0, sizeof(refill))     # a stop that could not wait may have left a chunk in flight
-    dbclock_open()
+    clock_db_open()
     catalog_open()
     index_open()
     idset_open(p.settings.dedupe_bytes)

@@ -161,7 +161,7 @@ cdef void reload_forget_all(int64_t number) noexcept nogil:
     global reload_running
     cdef Group* g
     cdef Queue* q
-    dbclock_open()            # another server has another clock
+    clock_db_open()            # another server has another clock
     uv_rwlock_wrlock(&catalog.lock)
     uv_mutex_lock(&book.lock)
     while rowcache.first != NULL:

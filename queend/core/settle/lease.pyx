@@ -105,7 +105,7 @@ cdef void lease_extend_fed(LeaseReq* q, int64_t now) noexcept nogil:
     x = unacked_feed_find(q.lease)
     while x != NULL:
         if x.cursor.state == CURSOR_LEASED:
-            cursor_move(x.cursor, CURSOR_LEASED, now + q.expires_us - dbclock_now())
+            cursor_move(x.cursor, CURSOR_LEASED, now + q.expires_us - clock_db_now())
         x = x.alike
     uv_mutex_unlock(&book.lock)
 
@@ -124,7 +124,7 @@ cdef void lease_done(Call* c, PGresult* res, int outcome) noexcept nogil:
                 j.req.expires_us = pg_int8_or(res, row, RENEW_EXPIRES_AT, 0)
                 j.req.renewed = pg_int4_or(res, row, RENEW_RENEWED, 0)
                 break
-        if j.req.status == LEASE_EXTENDED and dbclock_known() and j.req.expires_us <= dbclock_now():
+        if j.req.status == LEASE_EXTENDED and clock_db_known() and j.req.expires_us <= clock_db_now():
             j.req.status = LEASE_EXPIRED      # this process was suspended for longer than the extension
             j.req.renewed = 0
         if j.req.status == LEASE_EXTENDED:

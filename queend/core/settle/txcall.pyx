@@ -317,8 +317,8 @@ cdef enum:
     STORED_BEFORE_US = 1000000
 
 cdef int txcall_stored(TxJob* j, PGresult* res) noexcept nogil:
-    # Returns STORED_* by the rows of queend.pushed. The database's time of the request is a lower bound (pg/dbclock).
-    cdef int64_t begun = dbclock_at(j.job.born_us)
+    # Returns STORED_* by the rows of queend.pushed. The database's time of the request is a lower bound (base/clock).
+    cdef int64_t begun = clock_db_at(j.job.born_us)
     cdef int64_t stored
     cdef int i
     if PQntuples(res) == 0:
