@@ -227,8 +227,7 @@ include "core/run/stopreport.pyx"         # reports what a stop interrupts
 include "core/logrecord.pyx"              # stored records, for the control plane
 include "core/read/readentry.pyx"         # records of a read as JSON, lines, CloudEvents
 include "core/read/ipc.pyx"               # records as an Arrow stream
-include "core/read/read.pyx"              # reads the log for Python
-include "core/read/search.pyx"            # searches payloads
+include "core/read/read.pyx"              # reads and searches the log for Python
 include "core/peer/peerapi.pyx"           # peers, for the control plane
 include "core/stats.pyx"                  # statistics
 include "core/core.pyx"                   # the data plane as Python sees it

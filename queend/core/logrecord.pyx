@@ -76,6 +76,39 @@ def record_read(bytes body, int n, int i):
     finally:
         unzip_close(&z)
 
+def row_records(bytes queue, bint sealed, bytes ids, bytes body, bytes meta, int n):
+    """The records of a row of the log, in order: [(payload, headers)], each as UTF-8 JSON. payload: b"" where it was
+    erased, None where its key is not here; headers: None where the record has none. queue, sealed: as in
+    payloads_search. ValueError when the row is in no known format."""
+    cdef BatchRow b
+    cdef Unzip z
+    cdef Seal seal
+    cdef Extras x
+    cdef Slice payload
+    cdef const unsigned char* id
+    cdef int result
+    cdef list found = []
+    global read_told_us, read_plain_us
+    memset(&z, 0, sizeof(z))
+    memset(&seal, 0, sizeof(seal))
+    seal.told_us, seal.plain_us = read_told_us, read_plain_us
+    try:
+        if not batchrow_open(&b, read_slice(ids), read_slice(body), read_slice(meta), n, &z):
+            raise ValueError("the row is in no known format")
+        while b.i < b.n:
+            if not batchrow_record(&b, &id, &payload, &x):
+                raise ValueError("the row contradicts itself")
+            result = SEAL_PLAIN
+            if payload.n and (x.seal.n or sealed):
+                result = seal_reveal(&seal, read_slice(queue), x.seal, &payload)
+            found.append((payload.p[:payload.n] if result == SEAL_OPENED or result == SEAL_PLAIN else None,
+                          x.headers.p[:x.headers.n] if x.headers.n else None))
+        return found
+    finally:
+        read_told_us, read_plain_us = seal.told_us, seal.plain_us
+        unzip_close(&z)
+        seal_close(&seal)
+
 def body_erased(bytes body, int n, places, int least=1024):
     """The body of a row of the log with `n` records, without the payloads of those at these places (from 0): each is
     empty. Of message frames the transactionId goes, too, and the message id stays. The others stay byte for byte.

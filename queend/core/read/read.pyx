@@ -1,5 +1,6 @@
-# The log read for Python. In: the bytes of rows. Out: the bytes of an answer, columns of offsets, ids as texts. The GIL
-# is held only to read the arguments. Owns nothing. No locks.
+# The log read for Python: answers of reads, heads and floors, searches of payloads. In: the bytes of rows; texts. Out:
+# the bytes of an answer, columns of offsets, hits, ids and moments as texts. The GIL is held only to read the
+# arguments, and for hits. Owns buffers while a call lasts. No locks.
 
 cdef tuple READ_COLUMNS = ("queue", "partition", "offset", "ts", "transactionId", "payload", "id", "headers")
 
@@ -158,6 +159,158 @@ cdef void read_sealed(ReadCall* c) noexcept nogil:
         q = catalog_queue(c.entries[i].queue)
         c.entries[i].sealed = q != NULL and q.sealed
     uv_rwlock_rdunlock(&catalog.lock)
+
+# ---- searches --------------------------------------------------------------------------------------------------------
+# Finds texts in the payloads of stored rows, which are unpacked and decrypted first.
+
+cdef enum:
+    SEARCH_TEXTS = 9          # spellings of the text
+    SEARCH_BEFORE = 60        # bytes of an excerpt before the hit
+    SEARCH_AFTER = 120        # bytes of an excerpt from the hit on
+
+cdef struct Search:
+    Slice queue
+    bint sealed               # the queue is encrypted: payloads without a key id are decrypted as well
+    Slice[9] texts
+    int n_texts
+    int64_t since             # skips records stored earlier,
+    int64_t until             # or later,
+    int64_t below             # or at or after this offset of the open row
+    BatchRow row
+    int64_t offset            # of the next record
+    int64_t created_us
+    int64_t first             # first examined offset of the row
+    int64_t last              # last examined offset, -1: none
+    int64_t unread            # records that could not be examined
+    Unzip unzip
+    Seal seal
+
+cdef struct SearchHit:
+    int64_t offset
+    int64_t stored_us
+    const unsigned char* id
+    Slice text                # the transactionId, empty: the id as a UUID
+    Slice payload
+    const char* at            # the hit
+
+cdef bint read_search_next(Search* s, SearchHit* f) noexcept nogil:
+    # Finds the next record of the open row that has one of the texts. Returns False at the end. The hit is valid until
+    # the next call.
+    cdef Extras x
+    cdef int i, result
+    while s.row.i < s.row.n:
+        if not batchrow_record(&s.row, &f.id, &f.payload, &x):
+            s.unread += s.row.n - s.row.i
+            s.row.i = s.row.n
+            break
+        f.offset = s.offset
+        f.stored_us = s.created_us - s.row.age_us
+        f.text = x.text
+        s.offset += 1
+        if f.offset >= s.below or f.stored_us < s.since or f.stored_us > s.until or f.payload.n == 0:
+            continue
+        if s.last < 0:
+            s.first = f.offset
+        s.last = f.offset
+        if x.seal.n or s.sealed:
+            result = seal_reveal(&s.seal, s.queue, x.seal, &f.payload)
+            if result != SEAL_OPENED and result != SEAL_PLAIN:
+                s.unread += 1
+                continue
+        for i in range(s.n_texts):
+            f.at = <const char*>memmem(f.payload.p, f.payload.n, s.texts[i].p, s.texts[i].n)
+            if f.at != NULL:
+                return True
+    return False
+
+cdef tuple read_search_result(Search* s, SearchHit* f, int32_t partition):
+    cdef size_t before = f.at - f.payload.p
+    cdef size_t after = f.payload.n - before
+    cdef unsigned char[16] id
+    cdef char[36] name
+    cdef char[36] message
+    if before > SEARCH_BEFORE:
+        before = SEARCH_BEFORE
+    if after > SEARCH_AFTER:
+        after = SEARCH_AFTER
+    if s.row.message != NULL:
+        memcpy(id, s.row.message, 16)
+    else:
+        uuid_message(f.stored_us, partition, f.offset, id)
+    uuid_format(f.id, name)
+    uuid_format(id, message)
+    return (partition, f.offset, f.stored_us,
+            f.text.p[:f.text.n].decode("utf-8", "replace") if f.text.n else name[:36].decode(), message[:36].decode(),
+            (f.at - before)[:before + after].decode("utf-8", "ignore"))
+
+# When undecryptable payloads were last logged, kept from call to call. Guarded by the GIL.
+cdef int64_t read_told_us
+cdef int64_t read_plain_us
+
+def payloads_search(bytes queue, bint sealed, list texts, list rows, int64_t since, int64_t until, int64_t below,
+                    int most):
+    """Messages whose payload has one of these texts: ([(partition, offset, stored at, transactionId, message id,
+    excerpt)], how many were looked at, how many could not be, the place of the last of them where there was no room for
+    more: (created_at of its row, partition, offset), else None).
+
+    queue: the name of theirs, as bytes; sealed: it is encrypted. texts: 1 to 9, as bytes. rows: (partition, base, n,
+    created_at, ids, body, meta) of the log, in the order in which they are wanted; of each, the last record comes
+    first. since, until: µs, inclusive. below: of the first row, only records before this offset. most: so many finds.
+    """
+    cdef Search s
+    cdef SearchHit f
+    cdef Slice row_ids, row_body, row_meta
+    cdef bint there
+    cdef int32_t partition
+    cdef int64_t base, created_us, last, searched = 0
+    global read_told_us, read_plain_us
+    cdef int n
+    cdef list found = [], here
+    memset(&s, 0, sizeof(s))
+    if not 0 < len(texts) <= SEARCH_TEXTS or not all(texts):
+        raise ValueError("1 to 9 texts, none of them empty")
+    for text in texts:
+        s.texts[s.n_texts] = read_slice(text)
+        s.n_texts += 1
+    s.seal.told_us, s.seal.plain_us = read_told_us, read_plain_us
+    s.queue = read_slice(queue)
+    s.sealed = sealed
+    s.since = since
+    s.until = until
+    s.below = below
+    try:
+        for partition, base, n, created_us, ids, body, meta in rows:
+            s.offset = base
+            s.created_us = created_us
+            s.last = -1
+            row_ids, row_body, row_meta = read_slice(ids), read_slice(body), read_slice(meta)
+            with nogil:
+                there = batchrow_open(&s.row, row_ids, row_body, row_meta, n, &s.unzip)
+            here = []
+            if not there:
+                s.unread += n
+            while there:
+                with nogil:
+                    there = read_search_next(&s, &f)
+                if there:
+                    here.append(read_search_result(&s, &f, partition))
+            here.reverse()
+            found += here[:most - len(found)]
+            s.below = INT64_MAX
+            if s.last >= 0:
+                searched += s.last - s.first + 1
+            if len(found) >= most:
+                last = found[len(found) - 1][1]
+                if s.last >= 0 and s.first < last:      # the row's first records come with the next call
+                    searched -= last - s.first
+                return found, searched, s.unread, (created_us, partition, last)
+        return found, searched, s.unread, None
+    finally:
+        read_told_us, read_plain_us = s.seal.told_us, s.seal.plain_us
+        unzip_close(&s.unzip)
+        seal_close(&s.seal)
+
+# ---- moments and ids -------------------------------------------------------------------------------------------------
 
 def read_moment(bytes text):
     """Microseconds since the Unix epoch of a time in ISO 8601 (without a zone: UTC); None for anything else."""
