@@ -96,7 +96,7 @@ def test_files_that_are_named_exist():
 
 def sources(*folders: str) -> dict[str, str]:
     return {file: (ROOT / file).read_text() for file in tracked(*folders)
-            if file.endswith((".py", ".pyx", ".pxd", ".sql", ".h", ".service", ".c", "Makefile"))}
+            if file.endswith((".py", ".pyx", ".pxd", ".pxi", ".sql", ".h", ".service", ".c", "Makefile"))}
 
 
 def test_names_that_are_told_are_in_the_sources():
