@@ -52,7 +52,7 @@ def core_extension() -> Extension:
     # How generated code is indented says nothing, and to look at it takes ten seconds.
     compile_args = ["-O2", "-g", "-fno-strict-aliasing", "-fvisibility=hidden", "-Wall", "-Wno-unused-function",
                     "-Wno-misleading-indentation",
-                    "-DOPENSSL_SUPPRESS_DEPRECATED",      # of the digests without a context of EVP (base/digest)
+                    "-DOPENSSL_SUPPRESS_DEPRECATED",      # of the digests without a context of EVP (base/slice)
                     # what is declared inline is inlined, however large the unit has become
                     "--param=inline-unit-growth=60",
                     # what newer compilers refuse anyway

@@ -128,7 +128,7 @@ cdef void fuzz_head(const uint8_t* data, size_t n) noexcept nogil:
 # ---- chunk -----------------------------------------------------------------------------------------------------------
 
 cdef int fuzz_chunks_of(const uint8_t* data, size_t n, size_t piece, Chunked* c, Buf* out, size_t* used) noexcept nogil:
-    # FeedLease so many bytes at a time.
+    # Reads a chunked body `piece` bytes at a time. Returns what chunked_feed returned last.
     cdef size_t at = 0
     cdef size_t now, took
     cdef char* copy
