@@ -7,7 +7,7 @@ cdef JobKind PUSH_JOB
 PUSH_JOB.op = OP_PUSH
 PUSH_JOB.ask = push_ask
 PUSH_JOB.name_refused = push_name_refused
-PUSH_JOB.retry = push_retry
+PUSH_JOB.retry = push_resolve
 PUSH_JOB.refuse = push_refuse
 PUSH_JOB.fails_fast = True
 
@@ -47,7 +47,7 @@ cdef void push_taken(Worker* w, Request* r, void* job, bint good, ApiError* e) n
     if spool.gate:
         failover_hooks.send(w, j)
     else:
-        push_resolve(w, j)
+        push_resolve(engine_of(w), &j.job)
 
 cdef void push_chain(PushJob* j) noexcept nogil:
     # Chains all items of a request as unresolved. Requires at least one item.
@@ -59,14 +59,14 @@ cdef void push_chain(PushJob* j) noexcept nogil:
 
 # ---- names -----------------------------------------------------------------------------------------------------------
 
-cdef void push_resolve(Worker* w, PushJob* j) noexcept nogil:
+cdef void push_resolve(Engine* e, Job* job) noexcept nogil:
     # Looks up the partitions of unresolved items. Sends the items on their way once all are known, else asks the
     # database for the names.
+    cdef PushJob* j = <PushJob*>job
     cdef PushItem* it = j.unresolved
     cdef Queue* q = NULL
     cdef Partition* p = NULL
     cdef PushItem* before = NULL
-    cdef Engine* e = engine_of(w)
     cdef bint missing = False
     cdef bint follows
     cdef bint sealed = False
@@ -89,10 +89,10 @@ cdef void push_resolve(Worker* w, PushJob* j) noexcept nogil:
         it = it.next
     uv_rwlock_rdunlock(&catalog.lock)
     if not missing and not follows:
-        if (not limited or capacity_admit(w, j)) and (not sealed or sealing_push(w, j, False)):
-            push_dispatch(w, j)
+        if (not limited or capacity_admit(e, j)) and (not sealed or sealing_push(e.worker, j, False)):
+            push_dispatch(e.worker, j)
     elif missing and j.job.tries >= JOB_TRIES:
-        push_give_up(w, j, 503, b"The queue is being deleted; try again")
+        push_give_up(e.worker, j, 503, b"The queue is being deleted; try again")
     else:
         j.job.tries += missing
         push_names(j, True)
@@ -131,9 +131,6 @@ cdef void push_name_refused(Round* r, Job* job) noexcept nogil:
     cdef PushItem* it = (<PushJob*>job).unresolved if not (<PushJob*>job).drain else NULL
     while it != NULL and not (it.partition == NULL and ask_is_refused(r, job, False, it.queue, it.part)):
         it = it.next
-
-cdef void push_retry(Engine* e, Job* job) noexcept nogil:
-    push_resolve(e.worker, <PushJob*>job)
 
 cdef void push_refuse(Job* job, int status, const char* text) noexcept nogil:
     # Handles a look-up that failed, or a name that may not be made (409): nothing of the push is stored. If other items
