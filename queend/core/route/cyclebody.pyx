@@ -426,7 +426,7 @@ cdef void cyclebody_reply(Buf* b, CycleReq* q, Slice queue, Slice error) noexcep
     member_int(b, b",\"state_ops_applied\":", q.n if done and not q.windows_closed else 0)
     buf_text(b, b",\"push_results\":")
     if done and not q.windows_closed:
-        pushreply_items(b, &q.push, q.push.n)
+        pushreply_put(b, &q.push, q.push.n)
     else:
         buf_text(b, b"[]")
     buf_text(b, b",\"ack_result\":")
