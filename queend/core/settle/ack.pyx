@@ -272,10 +272,7 @@ cdef void ack_encode(AckRow* rows, int n, AckedArgs* a, FailureArgs* f, AckArgs*
             pgarray_int4(&a.grp, row.group.id)
         else:
             pgarray_null(&a.grp)
-        if row.first.has_lease:
-            pgarray_uuid(&a.lease, row.first.lease)
-        else:
-            pgarray_null(&a.lease)
+        pgarray_uuid(&a.lease, &row.first.lease[0] if row.first.has_lease else NULL)
         pgarray_int4(&a.n, row.n)
         if options != NULL:
             ack_encode_retry(row, options)
