@@ -399,53 +399,39 @@ cdef void ack_take_window(AckItem* it, Slice codes, bint released) noexcept nogi
 # ---- the answer ------------------------------------------------------------------------------------------------------
 
 cdef void ack_answer(AckJob* j) noexcept nogil:
+    # Answers the request, and adds its acknowledgments to the counts of their queues.
     cdef Request* r = j.job.r
+    cdef Queue* queue = NULL
+    cdef Tally* t = NULL
     cdef int i
+    cdef int n = 0            # messages
     cdef AckItem* it
     for i in range(j.req.n):
         it = &j.req.items[i]
-        if it.partition != NULL:
-            it.queue_name = it.partition.queue.name
-            it.partition_name = it.partition.name
+        n += req_ack_count(it)
+        if it.partition == NULL:
+            continue
+        it.partition_name = it.partition.name
+        if it.partition.queue is not queue:
+            queue = it.partition.queue
+            t = &queue.tally[r.worker.index]
+            t.ack_requests += 1
+        it.queue_name = queue.name
+        if it.code & ACKED_OK:
+            t.ack_done += <uint64_t>req_ack_count(it)
+        else:
+            t.ack_failed += 1
     job_end(&j.job)
-    r.worker.counters.op[OP_ACK].items += <uint64_t>ack_count(&j.req)
-    ack_tally(&j.req, r.worker)
+    r.worker.counters.op[OP_ACK].items += <uint64_t>n
     if r.worker.spans.every and r.asks & ASK_TRACE:
-        ack_span(r, &j.req)
+        ack_span(r, &j.req, n)
     ackbody_reply(reply_begin(r, 200, JSON_TYPE), &j.req)
     reply_end(r)
 
-cdef void ack_tally(AckReq* q, Worker* w) noexcept nogil:
-    # Adds the acknowledgments to the counts of their queues.
-    cdef Queue* queue
-    cdef Queue* last = NULL
-    cdef Tally* t = NULL
-    cdef int i
-    for i in range(q.n):
-        if q.items[i].partition == NULL:
-            continue
-        queue = q.items[i].partition.queue
-        if queue is not last:
-            last = queue
-            t = &queue.tally[w.index]
-            t.ack_requests += 1
-        if q.items[i].code & ACKED_OK:
-            t.ack_done += <uint64_t>req_ack_count(&q.items[i])
-        else:
-            t.ack_failed += 1
-
-cdef void ack_span(Request* r, AckReq* q) noexcept nogil:
+cdef void ack_span(Request* r, AckReq* q, int n) noexcept nogil:
     # Writes the span of the acknowledgments, in the trace that the consumer continues.
     cdef Slice parent, state
     cdef Slice none = slice_of(NULL, 0)
     if trace_request(r.headers_raw, &r.arena, &parent, &state):
-        span_put(r.worker, SPAN_SETTLE, parent, span_began(r), 200, ack_count(q),
+        span_put(r.worker, SPAN_SETTLE, parent, span_began(r), 200, n,
                  q.items[0].queue_name if q.n else none, q.items[0].partition_name if q.n else none, q.group, -1)
-
-cdef int ack_count(AckReq* q) noexcept nogil:
-    # Returns the number of messages that the request is about.
-    cdef int i
-    cdef int n = 0
-    for i in range(q.n):
-        n += req_ack_count(&q.items[i])
-    return n
