@@ -20,10 +20,9 @@ cdef void push_submit(Worker* w, Request* r, int route) noexcept nogil:
 cdef bint push_read_body(Request* r, void* job, Tools* t) noexcept nogil:
     cdef PushReq* q = &(<PushJob*>job).req
     if r.route.route == ROUTE_EVENTS:
-        if not eventitem_read(r.headers_raw, r.asks & ASK_TRACE, r.path, r.query, r.body, &r.arena,
-                              t.settings.max_items, q, &t.error):
+        if not eventitem_read(r.headers_raw, r.asks & ASK_TRACE, r.path, r.query, r.body, t, q):
             return False
-    elif not pushitems_read(r.headers_raw, r.query, r.body, t.unzip, &r.arena, t.uuids, t.settings, q, &t.error):
+    elif not pushitems_read(r.headers_raw, r.query, r.body, t, q):
         return False
     elif r.asks & ASK_TRACE:
         trace_items(r.headers_raw, &r.arena, q.items, q.n)

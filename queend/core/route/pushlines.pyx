@@ -16,38 +16,32 @@ cdef inline bint pushlines_next(Lines* l, Json* j) noexcept nogil:
             return True
     return False
 
-cdef bint pushlines_refuse(ApiError* e, Json* j, int line) noexcept nogil:
-    return refuse_as(e, b"Invalid JSON: %s at byte %lld (line %d)", j.error, <long long>(j.p - j.begin), line)
+cdef bint pushlines_refuse(Tools* t, Json* j, int line) noexcept nogil:
+    return refuse_as(&t.error, b"Invalid JSON: %s at byte %lld (line %d)", j.error, <long long>(j.p - j.begin), line)
 
-cdef bint pushlines_too_many(ApiError* e, int max_items, int line) noexcept nogil:
-    return refuse_as(e, b"The body has more than %d items (line %d)", max_items, line)
+cdef bint pushlines_too_many(Tools* t, int line) noexcept nogil:
+    return refuse_as(&t.error, b"The body has more than %d items (line %d)", t.settings.max_items, line)
 
-cdef bint pushlines_parse(Slice body, PushOptions* options, Arena* a, UuidGen* g, int max_items, PushReq* out,
-                          ApiError* e) noexcept nogil:
+cdef bint pushlines_parse(Slice body, PushOptions* options, Tools* t, PushReq* out) noexcept nogil:
     # Parses a body. A bad line refuses the whole request and is named by its number, blank lines counted.
     cdef Lines l
     cdef Json j
     if body.n == 0:
-        return refuse(e, b"Empty request body")
+        return refuse(&t.error, b"Empty request body")
     if options.bare:
-        return pushlines_bare(body, options, a, g, max_items, out, e)
+        return pushlines_bare(body, options, t, out)
+    t.what = b"line"
     l.left = body
     l.line = 0
     while pushlines_next(&l, &j):
-        if out.n >= max_items:
-            return pushlines_too_many(e, max_items, l.line)
-        if not pushitems_grow(out, a, &j, body, max_items, e):
-            return False
-        if not pushitem_read(&j, a, g, options, &out.items[out.n], &out.items[out.n - 1] if out.n else NULL, b"line",
-                             l.line, e):
-            return pushlines_refuse(e, &j, l.line) if j.error != NULL else False
-        if not json_end(&j):
-            return pushlines_refuse(e, &j, l.line)
-        out.n += 1
+        t.index = l.line
+        if out.n >= t.settings.max_items:
+            return pushlines_too_many(t, l.line)
+        if not pushitem_add(&j, t, options, body, out) or not json_end(&j):
+            return pushlines_refuse(t, &j, l.line) if j.error != NULL else False
     return True
 
-cdef bint pushlines_bare(Slice body, PushOptions* options, Arena* a, UuidGen* g, int max_items, PushReq* out,
-                         ApiError* e) noexcept nogil:
+cdef bint pushlines_bare(Slice body, PushOptions* options, Tools* t, PushReq* out) noexcept nogil:
     # Parses payloads. All belong to one partition, so they become runs: rows of the log of about equal size.
     cdef Frames f
     cdef Lines l
@@ -59,7 +53,7 @@ cdef bint pushlines_bare(Slice body, PushOptions* options, Arena* a, UuidGen* g,
     cdef size_t most = min(<size_t>RUN_BYTES, body.n // rows + 4096)
     cdef int room = <int>min(<size_t>RUN_MOST, body.n // 2 + 1)
     cdef int64_t ms = clock_wall_us() // 1000
-    frames_begin(&f, body, NULL, a, g, max_items, out, e)
+    frames_begin(&f, body, t, out)
     memset(&like, 0, sizeof(like))
     like.queue = options.queue
     like.part = pushitem_default_part(options)
@@ -67,19 +61,19 @@ cdef bint pushlines_bare(Slice body, PushOptions* options, Arena* a, UuidGen* g,
     l.line = 0
     while pushlines_next(&l, &j):
         if not json_skip(&j, &payload) or not json_end(&j):
-            return pushlines_refuse(e, &j, l.line)
-        if f.n >= max_items:
-            return pushlines_too_many(e, max_items, l.line)
+            return pushlines_refuse(t, &j, l.line)
+        if f.n >= f.max_items:
+            return pushlines_too_many(t, l.line)
         if run != NULL and (run.n == room or run.bytes + payload.n > most):
             if not pushlines_keep(&f, run, &like):
                 return False
             run = NULL
         if run == NULL:
-            run = pushrun_new(a, room, BODY_V1)
+            run = pushrun_new(t.arena, room, BODY_V1)
             if run == NULL:
-                return refuse_memory(e)
+                return refuse_memory(&t.error)
             run.made = True
-        uuid_next(g, ms, run.ids + 16 * run.n)
+        uuid_next(t.uuids, ms, run.ids + 16 * run.n)
         run.payloads[run.n] = payload
         run.bytes += payload.n
         run.n += 1

@@ -78,16 +78,15 @@ cdef bint trace_headers(Arena* a, PushItem* it, Slice parent, Slice state) noexc
     trace_put(&b, parent, state)
     return pushitem_keep_headers(a, &b, it)
 
-cdef bint trace_item(Arena* a, PushItem* it, Slice parent_raw, Slice state_raw, const char* what, int index,
-                     ApiError* e) noexcept nogil:
+cdef bint trace_item(Tools* t, PushItem* it, Slice parent_raw, Slice state_raw) noexcept nogil:
     # Reads traceparent and tracestate of an item, as literals; p NULL: absent.
     cdef Slice parent = slice_of(NULL, 0)
     cdef Slice state = slice_of(NULL, 0)
-    if parent_raw.p == NULL or not text_unescape(parent_raw, a, &parent, NULL) or not trace_parent_valid(parent):
-        return refuse_item(e, TRACEPARENT_TEXT, what, index, b"traceparent")
-    if state_raw.p != NULL and (not text_unescape(state_raw, a, &state, NULL) or not trace_state_valid(state)):
-        return refuse_item(e, b"tracestate must be one of W3C trace context", what, index, b"tracestate")
-    return trace_headers(a, it, parent, state) or refuse_memory(e)
+    if parent_raw.p == NULL or not text_unescape(parent_raw, t.arena, &parent, NULL) or not trace_parent_valid(parent):
+        return refuse_item(t, TRACEPARENT_TEXT, b"traceparent")
+    if state_raw.p != NULL and (not text_unescape(state_raw, t.arena, &state, NULL) or not trace_state_valid(state)):
+        return refuse_item(t, b"tracestate must be one of W3C trace context", b"tracestate")
+    return trace_headers(t.arena, it, parent, state) or refuse_memory(&t.error)
 
 cdef Slice trace_state_list(Slice headers, Arena* a) noexcept nogil:
     # Returns all tracestate lines as one list; empty if it is absent or invalid.

@@ -31,10 +31,10 @@ cdef void ack_submit(Worker* w, Request* r, int route) noexcept nogil:
     offload_job(w, r, sizeof(AckJob), ack_read_body if route == ROUTE_ACK else ack_read_batch, ack_taken)
 
 cdef bint ack_read_body(Request* r, void* job, Tools* t) noexcept nogil:
-    return ackbody_parse(r.body, &r.arena, True, t.settings.max_items, &(<AckJob*>job).req, &t.error)
+    return ackbody_parse(r.body, True, t, &(<AckJob*>job).req)
 
 cdef bint ack_read_batch(Request* r, void* job, Tools* t) noexcept nogil:
-    return ackbody_parse(r.body, &r.arena, False, t.settings.max_items, &(<AckJob*>job).req, &t.error)
+    return ackbody_parse(r.body, False, t, &(<AckJob*>job).req)
 
 cdef void ack_taken(Worker* w, Request* r, void* job, bint good, ApiError* e) noexcept nogil:
     cdef AckJob* j = <AckJob*>job

@@ -47,7 +47,7 @@ cdef void cycle_submit(Worker* w, Request* r, int route) noexcept nogil:
 
 cdef bint cycle_read_body(Request* r, void* job, Tools* t) noexcept nogil:
     cdef CycleReq* q = &(<CycleJob*>job).req
-    if not cyclebody_parse(r.body, &r.arena, t.uuids, q, &t.error):
+    if not cyclebody_parse(r.body, t, q):
         return False
     if r.asks & ASK_TRACE:
         trace_items(r.headers_raw, &r.arena, q.push.items, q.push.n)
