@@ -153,18 +153,9 @@ cdef bint pushitems_array(Json* j, Tools* t, PushReq* out) noexcept nogil:
         t.index = out.n
         if out.n >= t.settings.max_items:
             return refuse_as(&t.error, b"items has more than %d elements", t.settings.max_items)
-        if not pushitem_add(j, t, NULL, slice_of(j.begin, j.end - j.begin), out):
+        if not pushitem_read(j, t, NULL, slice_of(j.begin, j.end - j.begin), out):
             return False
     return j.error == NULL or json_refuse(&t.error, j)
-
-cdef bint pushitem_add(Json* j, Tools* t, const PushOptions* options, Slice body, PushReq* out) noexcept nogil:
-    # Reads an item at the cursor, and adds it to the request. options: names for an item that has none, NULL if it must
-    # have them.
-    if (not pushitems_grow(out, t, j, body, t.settings.max_items)
-            or not pushitem_read(j, t, options, &out.items[out.n], &out.items[out.n - 1] if out.n else NULL)):
-        return False
-    out.n += 1
-    return True
 
 cdef bint pushitems_grow(PushReq* q, Tools* t, Json* j, Slice body, int max_items) noexcept nogil:
     # Makes room for one more item. From the second growth on it makes room for as many as the body will hold if it goes
@@ -188,15 +179,15 @@ cdef bint pushitems_grow(PushReq* q, Tools* t, Json* j, Slice body, int max_item
     q.items = more
     return True
 
-cdef bint pushitem_read(Json* j, Tools* t, const PushOptions* options, PushItem* it,
-                        const PushItem* before) noexcept nogil:
-    # Reads an item at the cursor.
-    # options: names for an item that has none, NULL if it must have them.
-    # before: the item before it, or NULL.
+cdef bint pushitem_read(Json* j, Tools* t, const PushOptions* options, Slice body, PushReq* out) noexcept nogil:
+    # Reads an item at the cursor, and adds it to the request. options: names for an item that has none, NULL if it must
+    # have them.
     cdef ItemRaw raw
     cdef bint first = True
     cdef Slice key, value
     cdef int c
+    if not pushitems_grow(out, t, j, body, t.settings.max_items):
+        return False
     if json_peek(j) != b'{':
         if j.error != NULL or not json_skip(j, NULL):
             return json_refuse(&t.error, j)
@@ -215,7 +206,10 @@ cdef bint pushitem_read(Json* j, Tools* t, const PushOptions* options, PushItem*
             return False
     if j.error != NULL:
         return json_refuse(&t.error, j)
-    return pushitem_from_raw(&raw, t, it, b"null", options, before)
+    if not pushitem_from_raw(&raw, t, &out.items[out.n], b"null", options, &out.items[out.n - 1] if out.n else NULL):
+        return False
+    out.n += 1
+    return True
 
 cdef inline bint pushitem_raw_member(ItemRaw* raw, Slice key, int c, Slice value) noexcept nogil:
     # Takes a member other than the payload; c: first byte of its value. Returns False if no item has such a member.

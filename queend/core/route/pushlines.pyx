@@ -37,7 +37,7 @@ cdef bint pushlines_parse(Slice body, PushOptions* options, Tools* t, PushReq* o
         t.index = l.line
         if out.n >= t.settings.max_items:
             return pushlines_too_many(t, l.line)
-        if not pushitem_add(&j, t, options, body, out) or not json_end(&j):
+        if not pushitem_read(&j, t, options, body, out) or not json_end(&j):
             return pushlines_refuse(t, &j, l.line) if j.error != NULL else False
     return True
 
