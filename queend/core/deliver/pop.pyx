@@ -74,7 +74,7 @@ cdef void pop_try(Worker* w, PopJob* j) noexcept nogil:
     if e.stopping:
         popend_empty(j, WHY_NO_PARTITION)
         return
-    if popend_token_stale(j) or popend_token_expired(j):
+    if popend_token_over(j):
         pop_pass(w, j)
         popend_verify(j)
         return
