@@ -313,7 +313,7 @@ cdef void push_respond(PushJob* j) noexcept nogil:
     job_end(&j.job)
     counters.op[OP_PUSH].items += n
     if not stored and j.unsealed:
-        sealing_reply_error(r)
+        sealing_refuse(r)
         return
     if not stored and j.spilled:
         push_respond_unkept(j)

@@ -92,7 +92,7 @@ cdef void cycle_resolve(Engine* e, Job* job) noexcept nogil:
     for i in range(0 if missing or cycle_looks(j) else j.req.push.n):
         it = &j.req.push.items[i]
         if sealing_needs(it) and not sealing_item(e.worker, &j.job, it):
-            sealing_refuse(&j.job)
+            sealing_refuse(job_end(&j.job))
             return
     job_queue(&j.job, &e.cycles.jobs)
 
