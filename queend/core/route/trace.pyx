@@ -35,14 +35,11 @@ cdef bint trace_parent_valid(Slice s) noexcept nogil:
             return False
     return True
 
-cdef inline bint trace_state_letter(char c) noexcept nogil:
-    # Returns True if the character may stand in a key.
-    return (b'a' <= c <= b'z' or b'0' <= c <= b'9' or c == b'_' or c == b'-' or c == b'*' or c == b'/' or c == b'@')
-
 cdef bint trace_state_valid(Slice s) noexcept nogil:
     # Returns True for a list of key=value members with commas between; empty members are allowed.
     cdef Slice key, value
     cdef size_t i
+    cdef char c
     cdef int n = 0
     if s.n > TRACESTATE_MOST:
         return False
@@ -55,7 +52,9 @@ cdef bint trace_state_valid(Slice s) noexcept nogil:
         if n > TRACESTATE_MEMBERS or not 1 <= key.n <= 256 or not 1 <= value.n <= 256:
             return False
         for i in range(key.n):
-            if not trace_state_letter(key.p[i]):
+            c = key.p[i]
+            if not (b'a' <= c <= b'z' or b'0' <= c <= b'9' or c == b'_' or c == b'-' or c == b'*' or c == b'/'
+                    or c == b'@'):
                 return False
         for i in range(value.n):
             if value.p[i] < b' ' or value.p[i] > b'~' or value.p[i] == b'=':
