@@ -120,7 +120,8 @@ cdef bint batch_take(Appender* s, PushPart* part, Pusher* of) noexcept nogil:
         to.gather.check_ids = to.gather.check_ids or part.check_ids
         to.gather.hurried = to.gather.hurried or not part.job.unhurried
         it = following
-    requeue_items(s, gone, False)    # all in one call: they keep their order
+    if gone != NULL:
+        requeue_items(s, gone, False)    # all in one call: they keep their order
     kept_end[0] = it
     if short:
         results_refuse_all(s, kept)
