@@ -179,8 +179,7 @@ include "core/find/reclaim.pyx"           # frees deleted entries
 include "core/deliver/release.pyx"        # releases leases, takes back what a client left
 include "core/deliver/claim.pyx"          # claims: made, booked, undone, given back
 include "core/deliver/popend.pyx"         # ends a pop without messages, paused pops
-include "core/deliver/popany.pyx"         # selects among several queues
-include "core/deliver/pop.pyx"            # a pop, state by state
+include "core/deliver/pop.pyx"            # a pop, state by state; the choice among several queues
 include "core/deliver/delivery.pyx"       # messages of an answer, in every format
 include "core/deliver/popcall.pyx"        # one statement for many pops, and its rows
 

@@ -195,7 +195,7 @@ cdef bint popend_leased(PopJob* j) noexcept nogil:
     # Returns True if a lease of the group holds messages that the pop asks for.
     cdef bint held = False
     if j.any_queue:
-        return popany_leased(j)
+        return pop_any_leased(j)
     uv_mutex_lock(&book.lock)
     if j.only != NULL:
         held = j.only.state == CURSOR_LEASED or j.only.state == CURSOR_BUSY
