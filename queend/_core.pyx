@@ -176,8 +176,7 @@ include "core/find/retire.pyx"            # reloads the catalog, removes deleted
 include "core/find/reclaim.pyx"           # frees deleted entries
 
 # Pops. In: a query. Out: leased messages. Owns a pop from its request to its answer.
-include "core/deliver/release.pyx"        # releases leases, takes back what a client left
-include "core/deliver/claim.pyx"          # claims: made, booked, undone, given back
+include "core/deliver/claim.pyx"          # claims: made, booked, undone, released
 include "core/deliver/popend.pyx"         # ends a pop without messages, paused pops
 include "core/deliver/pop.pyx"            # a pop, state by state; the choice among several queues
 include "core/deliver/delivery.pyx"       # messages of an answer, in every format

@@ -452,9 +452,9 @@ cdef void feed_close(Feed* f) noexcept nogil:
         request_leave(q)
     websocket_parts_drop(f)
     uv_mutex_lock(&book.lock)
-    while f.out_last != NULL:     # release_fed turns the order round: the oldest lease is given back first
+    while f.out_last != NULL:     # claim_release_fed turns the order round: the oldest lease is given back first
         if f.ask.release and not e.closing and f.out_last.cursor.state == CURSOR_LEASED:
-            release_fed(e, f.out_last)
+            claim_release_fed(e, f.out_last)
         unacked_feed_drop(f.out_last)
     posted = f.posted
     f.closed = True
