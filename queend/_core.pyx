@@ -82,10 +82,9 @@ include "core/route/ident.pyx"            # names, ids, refusals
 include "core/route/typos.pyx"            # suggestions for mistyped names
 include "core/route/time.pyx"             # moments in text form
 include "core/route/pushrun.pyx"          # runs: many records handled as one item
-include "core/route/pushitems.pyx"        # items as JSON, their delivery times
 include "core/route/trace.pyx"            # trace context of a record
 include "core/route/frames.pyx"           # items in frames of the 2.x client
-include "core/route/pushlines.pyx"        # items as lines
+include "core/route/pushitems.pyx"        # items as JSON and as lines, their delivery times
 include "core/route/pusharrow.pyx"        # items as rows
 include "core/route/eventform.pyx"        # values of a CloudEvent, messages as CloudEvents
 include "core/route/eventitem.pyx"        # CloudEvents as items
