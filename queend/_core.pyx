@@ -90,8 +90,7 @@ include "core/route/eventform.pyx"        # values of a CloudEvent, messages as 
 include "core/route/eventitem.pyx"        # CloudEvents as items
 include "core/route/pushreply.pyx"        # results of a push
 include "core/route/popquery.pyx"         # parameters of a pop or a stream
-include "core/route/popreply.pyx"         # response of a pop, as JSON or frames
-include "core/route/feedreply.pyx"        # messages of a stream
+include "core/route/popreply.pyx"         # response of a pop, as JSON or frames; messages of a stream
 include "core/route/ackbody.pyx"          # acknowledgments and their results
 include "core/route/txbody.pyx"           # operations of a transaction and their results
 include "core/route/cyclebody.pyx"        # a stream cycle and its result
