@@ -1,7 +1,7 @@
 # Claims of pops, whichever statement makes them: that of pops (deliver/popcall), that of claims (settle/claimcall), or
 # a push (push/handover). In: candidates, and which of their claims were made. Out: cursors in their new state,
-# remembered deliveries; claims given back that no client uses: those of pops whose client left, and of feeds. Owner: the
-# thread that sends the statement, and then the pop's worker. Locks: book.lock.
+# remembered deliveries; claims given back that no client uses: those of pops whose client left, and of feeds. Owner:
+# the thread that sends the statement, and then the pop's worker. Locks: book.lock.
 
 cdef void claim_lease(Worker* w, PopJob* j) noexcept nogil:
     # Makes the lease for what the pop claims now. Requires that its candidates are complete.

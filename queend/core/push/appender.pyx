@@ -188,8 +188,8 @@ cdef void appender_done(Call* c, PGresult* res, int outcome) noexcept nogil:
             appender_first(s, again)
     if s.main is not s:
         idloader_return(s, b)
-    # Clients that wait for their answers send again when they have them. Without a linger they fall into two halves that
-    # take turns: half as many records per commit, and twice the fixed cost. Larger batches have spread that cost.
+    # Clients that wait for their answers send again when they have them. Without a linger they fall into two halves
+    # that take turns: half as many records per commit, and twice the fixed cost. Larger batches have spread that cost.
     waiting = s.gather.n_items if s.gather != NULL else 0
     s.linger.expected = 0
     if s.resend == NULL and b.n_items + waiting <= LINGER_ITEMS:

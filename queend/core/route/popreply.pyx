@@ -1,5 +1,5 @@
-# Writes the pieces of a pop's answer: as JSON, as CloudEvents (route/eventform), or in frames of the 2.x client; and the
-# messages of a stream. In: messages, names and records, or why there is none. Out: bytes. Stateless, takes no lock.
+# Writes the pieces of a pop's answer: as JSON, as CloudEvents (route/eventform), or in frames of the 2.x client. Writes
+# the messages of a stream. In: messages, names and records, or why there is none. Out: bytes. Stateless, takes no lock.
 
 cdef const char* FRAMES_TYPE = b"application/x-queen-pop"
 
@@ -412,7 +412,7 @@ cdef void popreply_feed_put(Buf* b, PopMessage* m, bint first) noexcept nogil:
     popreply_feed_flatten(b, at)
     buf_put(b, b"\n\n", 2)
 
-# ---- windows of a stream ---------------------------------------------------------------------------------------------------------
+# ---- windows of a stream ---------------------------------------------------------------------------------------------
 
 cdef void popreply_feed_window_open(Buf* b, PopMessage* m) noexcept nogil:
     # Begins a window: messages of one partition and one lease, as one event. m is the first message.

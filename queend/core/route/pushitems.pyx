@@ -1,6 +1,6 @@
-# Reads POST /api/v1/push: the form of its body and of its answer (Content-Type, query), items as JSON and as lines,
-# and when they may be delivered. In: a request. Out: items, sliced out of the body, of which none is used before all are validated.
-# Stateless, takes no lock.
+# Reads POST /api/v1/push: the form of its body and of its answer (Content-Type, query), items as JSON and as lines, and
+# when they may be delivered. In: a request. Out: items, sliced out of the body, of which none is used before all are
+# validated. Stateless, takes no lock.
 
 # Bits of ItemRaw.wrong, one for each member that must be text.
 cdef enum:
@@ -251,9 +251,9 @@ cdef bint pushitem_json(Json* j, Slice text, Slice* value) noexcept nogil:
     json_padded(j)
     return json_skip(j, value) and json_end(j)
 
-# ---- items as lines ---------------------------------------------------------------------------------------------------
-# application/x-ndjson: one item per line, or (payload=line) one payload per line. CR before a line's end, a missing last
-# line end and blank lines are accepted.
+# ---- items as lines --------------------------------------------------------------------------------------------------
+# application/x-ndjson: one item per line, or (payload=line) one payload per line. CR before a line's end, a missing
+# last line end and blank lines are accepted.
 
 cdef struct Lines:
     Slice left                # lines not read yet
