@@ -255,49 +255,44 @@ cdef bint pushitem_json(Json* j, Slice text, Slice* value) noexcept nogil:
 # application/x-ndjson: one item per line, or (payload=line) one payload per line. CR before a line's end, a missing
 # last line end and blank lines are accepted.
 
-cdef struct Lines:
-    Slice left                # lines not read yet
-    int line                  # number of the line read last, from 1
-
-cdef inline bint pushitems_line(Lines* l, Json* j) noexcept nogil:
-    # Opens the next line that is not blank, with the cursor at its first byte. Returns False at the end.
-    while l.left.n:
-        l.line += 1
-        json_open(j, slice_cut(&l.left, b'\n'), JSON_DEPTH)
+cdef inline bint pushitems_line(Slice* left, Tools* t, Json* j) noexcept nogil:
+    # Opens the next line that is not blank, with the cursor at its first byte. Returns False at the end. left: the
+    # lines not read yet. t.index: number of the line read last, from 1.
+    while left.n:
+        t.index += 1
+        json_open(j, slice_cut(left, b'\n'), JSON_DEPTH)
         json_padded(j)
         if json_peek(j) != 0 or j.p < j.end:
             return True
     return False
 
-cdef bint pushitems_line_refuse(Tools* t, Json* j, int line) noexcept nogil:
-    return refuse_as(&t.error, b"Invalid JSON: %s at byte %lld (line %d)", j.error, <long long>(j.p - j.begin), line)
+cdef bint pushitems_line_refuse(Tools* t, Json* j) noexcept nogil:
+    return refuse_as(&t.error, b"Invalid JSON: %s at byte %lld (line %d)", j.error, <long long>(j.p - j.begin), t.index)
 
-cdef bint pushitems_line_too_many(Tools* t, int line) noexcept nogil:
-    return refuse_as(&t.error, b"The body has more than %d items (line %d)", t.settings.max_items, line)
+cdef bint pushitems_line_too_many(Tools* t) noexcept nogil:
+    return refuse_as(&t.error, b"The body has more than %d items (line %d)", t.settings.max_items, t.index)
 
 cdef bint pushitems_lines(Slice body, PushOptions* options, Tools* t, PushReq* out) noexcept nogil:
     # Parses a body. A bad line refuses the whole request and is named by its number, blank lines counted.
-    cdef Lines l
+    cdef Slice left = body
     cdef Json j
     if body.n == 0:
         return refuse(&t.error, b"Empty request body")
+    t.what = b"line"
+    t.index = 0
     if options.bare:
         return pushitems_payloads(body, options, t, out)
-    t.what = b"line"
-    l.left = body
-    l.line = 0
-    while pushitems_line(&l, &j):
-        t.index = l.line
+    while pushitems_line(&left, t, &j):
         if out.n >= t.settings.max_items:
-            return pushitems_line_too_many(t, l.line)
+            return pushitems_line_too_many(t)
         if not pushitem_read(&j, t, options, body, out) or not json_end(&j):
-            return pushitems_line_refuse(t, &j, l.line) if j.error != NULL else False
+            return pushitems_line_refuse(t, &j) if j.error != NULL else False
     return True
 
 cdef bint pushitems_payloads(Slice body, PushOptions* options, Tools* t, PushReq* out) noexcept nogil:
     # Parses payloads. All belong to one partition, so they become runs: rows of the log of about equal size.
     cdef Frames f
-    cdef Lines l
+    cdef Slice left = body
     cdef Json j
     cdef PushRun* run = NULL
     cdef PushItem like
@@ -310,13 +305,11 @@ cdef bint pushitems_payloads(Slice body, PushOptions* options, Tools* t, PushReq
     memset(&like, 0, sizeof(like))
     like.queue = options.queue
     like.part = pushitem_default_part(options)
-    l.left = body
-    l.line = 0
-    while pushitems_line(&l, &j):
+    while pushitems_line(&left, t, &j):
         if not json_skip(&j, &payload) or not json_end(&j):
-            return pushitems_line_refuse(t, &j, l.line)
+            return pushitems_line_refuse(t, &j)
         if f.n >= f.max_items:
-            return pushitems_line_too_many(t, l.line)
+            return pushitems_line_too_many(t)
         if run != NULL and (run.n == room or run.bytes + payload.n > most):
             if not pushitems_payloads_keep(&f, run, &like):
                 return False
