@@ -159,16 +159,13 @@ cdef void push_give_up(Worker* w, PushJob* j, int status, const char* why) noexc
     # partitions in JOB_TRIES tries. The last happens if a client deletes the queue as fast as it is made.
     capacity_give_back(j)
     if j.held:
-        push_unstored(w, j)
+        # Other items of the job are in flight: the unresolved ones will not reach the database now.
+        if not spool.on or j.drain or sealing_push(w, j, True):
+            push_end_items(j, ITEM_UNREACHED, FAILED_UNREACHED)
     elif j.drain:
         failover_hooks.retry(spool.pause_us)
     else:
         job_refuse(&j.job, status, why)
-
-cdef void push_unstored(Worker* w, PushJob* j) noexcept nogil:
-    # Ends the unresolved items, which will not reach the database now. Other items of the job are in flight.
-    if not spool.on or j.drain or sealing_push(w, j, True):
-        push_end_items(j, ITEM_UNREACHED, FAILED_UNREACHED)
 
 cdef void push_end_items(PushJob* j, uint8_t status, int failed) noexcept nogil:
     # Ends the unresolved items with this status. Other items of the job are in flight.
