@@ -10,14 +10,6 @@ cdef void runitem_expand(PushItem* it) noexcept nogil:
     pushrun_expand(it.run, it, it.run.items)
     it.run.open = True
 
-cdef PushItem* runitem_replace(PushItem* it) noexcept nogil:
-    # Opens a run of a chain and links its last record to the rest of the chain. Returns the first record, which the
-    # caller links in the run's place.
-    cdef PushItem* first = it.run.items
-    runitem_expand(it)
-    first[it.run.n - 1].next = it.next
-    return first
-
 # ---- items of a request ----------------------------------------------------------------------------------------------
 # A run that was not opened counts as one.
 

@@ -56,7 +56,9 @@ cdef bint sealing_push(Worker* w, PushJob* j, bint spills) noexcept nogil:
             sealed = q != NULL and q.sealed
             uv_rwlock_rdunlock(&catalog.lock)
         if sealed and it.run != NULL:
-            it = at[0] = runitem_replace(it)
+            runitem_expand(it)
+            it.run.items[it.run.n - 1].next = it.next
+            it = at[0] = it.run.items
         if sealed and not sealing_has(it) and not sealing_item(w, &j.job, it):
             sealing_refuse_push(j)
             return False
