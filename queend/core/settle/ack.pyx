@@ -311,8 +311,11 @@ cdef void ack_call_done(Call* c, PGresult* res, int outcome) noexcept nogil:
     cdef AckCall* call = <AckCall*>c
     cdef Engine* e = c.engine
     cdef AckJob* j
+    cdef int i
     e.acks_in_flight -= call.n_records
-    ack_release(call)
+    for i in range(call.n_rows):          # requests that wait for these cursors go on
+        if call.rows[i].group != NULL:
+            table_del(&e.ack_rows, table_pair(call.rows[i].partition.id, call.rows[i].group.id))
     if outcome != SLOT_OK and outcome < SLOT_UNSENT and res == NULL:
         ack_uncertain(e, call.rows, call.n_rows)
     if jobs_back(c, res, outcome, &e.acks.jobs, &ACK_TEXTS):
@@ -331,15 +334,6 @@ cdef void ack_call_done(Call* c, PGresult* res, int outcome) noexcept nogil:
             ack_answer(j)
         else:
             job_queue_first(&j.job, &e.acks.jobs)
-
-cdef void ack_release(AckCall* call) noexcept nogil:
-    # Lets requests that waited for the cursors of the call go.
-    cdef AckRow* row
-    cdef int i
-    for i in range(call.n_rows):
-        row = &call.rows[i]
-        if row.group != NULL:
-            table_del(&call.base.engine.ack_rows, table_pair(row.partition.id, row.group.id))
 
 cdef void ack_uncertain(Engine* e, AckRow* rows, int n) noexcept nogil:
     # Marks the leases of these rows as uncertain: without an answer they may have ended or not.
