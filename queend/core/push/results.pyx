@@ -270,18 +270,8 @@ cdef inline Slice result_element(PgArray* a) noexcept nogil:
 # ---- items are finished ----------------------------------------------------------------------------------------------
 
 cdef void result_done(Appender* s, PushPartition* g) noexcept nogil:
-    cdef PushItem* it
-    cdef PushItem* following
-    result_dups(s, g)
-    it = g.first
-    while it != NULL:
-        following = it.next
-        result_item_done(s, it)
-        it = following
-
-cdef void result_dups(Appender* s, PushPartition* g) noexcept nogil:
-    # Ends the duplicates of a push partition before their first occurrences are answered: an answered request frees its
-    # items.
+    # Ends the items of a push partition. Duplicates end before their first occurrences are answered: an answered
+    # request frees its items.
     cdef PushItem* it = g.dups
     cdef PushItem* following
     cdef PushItem* first
@@ -297,6 +287,11 @@ cdef void result_dups(Appender* s, PushPartition* g) noexcept nogil:
         if it.status == ITEM_UNREACHED and first.of_part.failed > it.of_part.failed:
             it.of_part.failed = first.of_part.failed      # its request gets the error of the first one
             it.of_part.server_error = first.of_part.server_error
+        result_item_done(s, it)
+        it = following
+    it = g.first
+    while it != NULL:
+        following = it.next
         result_item_done(s, it)
         it = following
 
