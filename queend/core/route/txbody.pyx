@@ -5,7 +5,6 @@
 cdef struct TxRaw:
     # One operation's members, as found.
     Slice kind                # literal of "type", p NULL when absent; other types keep their text
-    bint kind_string
     const char* items         # where the array of a push begins, NULL: absent
     bint items_bad            # `items` is not an array
     Slice data                # the payload by another name
@@ -186,7 +185,7 @@ cdef bint txbody_operation(Json* j, Tools* t, TxReq* q) noexcept nogil:
         return False
     if q.n >= t.settings.max_items:
         return refuse(&t.error, b"The transaction has too many operations")
-    if raw.kind_string and member_is(raw.kind, b"push"):
+    if member_is(raw.kind, b"push"):
         if raw.items_bad:
             return refuse_item(t, b"items must be an array", b"items")
         if raw.items != NULL:
@@ -198,7 +197,7 @@ cdef bint txbody_operation(Json* j, Tools* t, TxReq* q) noexcept nogil:
     if op == NULL:
         return False
     op.type_json = raw.kind if raw.kind.p != NULL else slice_lit(b"null")
-    if raw.kind_string and member_is(raw.kind, b"ack"):
+    if member_is(raw.kind, b"ack"):
         op.kind = TX_ACK
         op.ack = <AckItem*>arena_alloc(t.arena, sizeof(AckItem))
         if op.ack == NULL:
@@ -227,7 +226,6 @@ cdef bint txbody_members(Json* j, Tools* t, TxRaw* raw) noexcept nogil:
         ackbody_member(&raw.ack, key, c, value)
         if member_is(key, b"type"):
             raw.kind = value
-            raw.kind_string = c == b'"'
         elif member_is(key, b"data"):
             raw.data = value
         elif not txbody_member(&raw.item, key, c, value) and raw.item.unsupported == NULL:
