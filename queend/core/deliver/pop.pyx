@@ -423,7 +423,7 @@ cdef bint pop_exists_now(PopJob* j) noexcept nogil:
     if j.any_queue:
         q = catalog.list
         while q != NULL and not (pop_any_matches(j, q) and (catalog_group(q, j.req.group) == NULL
-                                                           or pop_any_ready_group(j, q) != NULL)):
+                                                            or pop_any_ready_group(j, q) != NULL)):
             q = q.next
         return q != NULL
     q = catalog_queue(j.req.queue)

@@ -40,6 +40,8 @@ cdef bint eventitem_read(Slice headers, bint traced, Slice path, Slice query, Sl
     # after /api/v1/events/
     if not uri_decode(slice_from(path, 15), t.arena, False, &where.queue) or not 1 <= where.queue.n <= NAME_MAX:
         return refuse(&t.error, b"The queue name in the path must be valid text of 1 to 255 bytes")
+    t.what = b"query"
+    t.index = -1
     if not pushitems_query_part(query, t, &where.partition) or not pushitems_query_format(query, t, &out.counts):
         return False
     if where.partition.p == NULL:

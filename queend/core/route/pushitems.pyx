@@ -62,6 +62,8 @@ cdef bint pushitems_options(int form, Slice query, Tools* t, PushOptions* out) n
     cdef Slice value
     cdef int found
     memset(out, 0, sizeof(PushOptions))
+    t.what = b"query"
+    t.index = -1
     if query.n == 0:
         return True
     if not pushitems_query_format(query, t, &out.counts):
@@ -72,7 +74,7 @@ cdef bint pushitems_options(int form, Slice query, Tools* t, PushOptions* out) n
         return True
     found = uri_find(query, b"queue", t.arena, &out.queue)
     if found == QUERY_UNREADABLE or found == QUERY_FOUND and (out.queue.n == 0 or not ident_name_fits(out.queue)):
-        return pushitems_refuse_query(t, QUEUE_TEXT, b"queue")
+        return refuse_item(t, QUEUE_TEXT, b"queue")
     if not pushitems_query_part(query, t, &out.part):
         return False
     found = uri_find(query, b"payload", t.arena, &value)
@@ -96,24 +98,15 @@ cdef bint pushitems_query_part(Slice query, Tools* t, Slice* part) noexcept nogi
     # Reads `partition`; p NULL if the query names none.
     cdef int found = uri_find(query, b"partition", t.arena, part)
     return (found == QUERY_ABSENT or found == QUERY_FOUND and ident_name_fits(part[0])
-            or pushitems_refuse_query(t, PARTITION_TEXT, b"partition"))
+            or refuse_item(t, PARTITION_TEXT, b"partition"))
 
 cdef bint pushitems_query_due(Slice query, Tools* t, int64_t* due) noexcept nogil:
     cdef Slice at, delay
-    cdef const char* why
-    cdef const char* field
     cdef int found = uri_find(query, b"deliverAt", t.arena, &at)
     due[0] = 0
     if found == QUERY_UNREADABLE or uri_find(query, b"delayMs", t.arena, &delay) == QUERY_UNREADABLE:
         return refuse(&t.error, DUE_TEXT)
-    if at.p == NULL and delay.p == NULL:
-        return True
-    if time_deliver_at(at, delay, False, t.arena, due, &why, &field):
-        return True
-    return pushitems_refuse_query(t, why, field)
-
-cdef bint pushitems_refuse_query(Tools* t, const char* text, const char* field) noexcept nogil:
-    return refuse_as(&t.error, b"%s (query, field %s)", text, field)
+    return at.p == NULL and delay.p == NULL or time_deliver_at(at, delay, False, t, due)
 
 # ---- items as JSON ---------------------------------------------------------------------------------------------------
 
@@ -226,9 +219,9 @@ cdef inline bint pushitem_raw_member(ItemRaw* raw, Slice key, int c, Slice value
     elif member_is(key, b"tracestate"):
         pushitem_raw_text(raw, &raw.state, WRONG_TRACESTATE, c, value)
     elif member_is(key, b"deliverAt"):
-        raw.due = value
+        raw.due = value if c != b'n' else slice_of(NULL, 0)
     elif member_is(key, b"delayMs"):
-        raw.delay = value
+        raw.delay = value if c != b'n' else slice_of(NULL, 0)
     else:
         return False
     return True
@@ -404,18 +397,10 @@ cdef inline Slice pushitem_default_part(const PushOptions* options) noexcept nog
 # a delay of 0 count as absent.
 
 cdef bint pushitem_due(PushItem* it, Tools* t, Slice at, Slice delay) noexcept nogil:
-    # Reads the literals of an item; p NULL or null means absent.
+    # Reads the literals of an item; p NULL: absent.
     cdef int64_t due
-    cdef const char* why
-    cdef const char* field
-    if at.p != NULL and slice_is(at, b"null"):
-        at.p = NULL
-    if delay.p != NULL and slice_is(delay, b"null"):
-        delay.p = NULL
-    if at.p == NULL and delay.p == NULL:
-        return True
-    if not time_deliver_at(at, delay, True, t.arena, &due, &why, &field):
-        return refuse_item(t, why, field)
+    if not time_deliver_at(at, delay, True, t, &due):
+        return False
     if due and not pushitem_defer(it, t.arena, due):
         return refuse_memory(&t.error)
     it.timed = True
