@@ -256,29 +256,31 @@ cdef bint cyclebody_item(Json* j, Tools* t, CycleReq* q, PushItem* it) noexcept 
     while member_next(j, &first, t.arena, &key):
         if not json_skip(j, &value):
             break
+        if slice_is(value, b"null"):
+            value = slice_of(NULL, 0)     # as good as absent
         if typo_take(key, CYCLE_ITEM_NAMES, value, &given.queue):
             continue
         if member_is(key, b"deliverAt") or member_is(key, b"delayMs"):
-            if not slice_is(value, b"null") and not slice_is(value, b"0"):
+            if value.p != NULL and not slice_is(value, b"0"):
                 return cyclebody_refuse(t, b"deliverAt" if member_is(key, b"deliverAt") else b"delayMs",
                                         b"is not supported in a cycle")
-        elif not slice_is(value, b"null") and typo_unsupported(key) != NULL:
+        elif value.p != NULL and typo_unsupported(key) != NULL:
             return cyclebody_refuse(t, typo_unsupported(key).name, b"is not supported in an item")
         elif cyclebody_typo(q, key, CYCLE_ITEM_NAMES, t):
             return False
     if j.error != NULL:
         return cyclebody_no_json(q, j, t)
     memcpy(&raw.queue, &given.queue, ITEM_SHARED * sizeof(Slice))
-    if not cyclebody_literal(&raw.queue, t, 1, NAME_MAX, b"queue", &text):
+    if not cyclebody_text(raw.queue, t, 1, NAME_MAX, b"queue", &text):
         return False
     if text.p == NULL:
         return cyclebody_refuse(t, b"queue", b"is required")
-    if (not cyclebody_literal(&raw.part, t, 0, NAME_MAX, b"partition", &text)
-            or not cyclebody_literal(&raw.txid, t, 0, CYCLE_TXID, b"transactionId", &text)):
+    if (not cyclebody_text(raw.part, t, 0, NAME_MAX, b"partition", &text)
+            or not cyclebody_text(raw.txid, t, 0, CYCLE_TXID, b"transactionId", &text)):
         return False
     if text.p != NULL and not ident_txid_fits(text):
         return cyclebody_refuse(t, b"transactionId", b"must have at most 255 characters")
-    if not cyclebody_literal(&raw.trace, t, 0, NAME_MAX, b"traceId", &text):
+    if not cyclebody_text(raw.trace, t, 0, NAME_MAX, b"traceId", &text):
         return False
     if text.n and not uuid_parse(text, id):
         return cyclebody_refuse(t, b"traceId", b"must be a UUID")
@@ -287,14 +289,6 @@ cdef bint cyclebody_item(Json* j, Tools* t, CycleReq* q, PushItem* it) noexcept 
             or not pushitem_new(&raw, t, it, b"null", NULL, it - 1 if t.index else NULL)):
         return False
     return given.ns.n + given.task.n == 0 or cyclebody_namespace(q, t, it.queue, given.ns, given.task)
-
-cdef bint cyclebody_literal(Slice* raw, Tools* t, size_t least, size_t most, const char* name,
-                            Slice* text) noexcept nogil:
-    # Reads a literal of an item and its text; null is as good as absent.
-    cdef Slice literal = raw[0]
-    if slice_is(literal, b"null"):
-        raw[0] = slice_of(NULL, 0)
-    return cyclebody_text(literal, t, least, most, name, text)
 
 cdef bint cyclebody_namespace(CycleReq* q, Tools* t, Slice queue, Slice ns, Slice task) noexcept nogil:
     # Notes namespace and task of the queue, in case it is created. The newest entry comes first.
