@@ -142,12 +142,11 @@ cdef void popreply_empty(Buf* b, const PopReq* q, int why, const char* uuid, con
         if why == WHY_WINDOW:
             buf_text(b, b",\"windowBufferActive\":true")
         buf_text(b, b",\"messages\":[]")
-    elif why == WHY_LEASE_HELD:
-        buf_text(b, b"{\"success\":false,\"error\":\"lease_held\",\"messages\":[]")
-    elif why == WHY_NOT_FOUND:
-        buf_text(b, b"{\"success\":false,\"error\":\"partition_not_found\",\"messages\":[]")
     else:
-        buf_text(b, b"{\"success\":false,\"error\":\"no_available_partition\",\"messages\":[]")
+        buf_text(b, b"{\"success\":false,\"error\":\"")
+        buf_text(b, b"lease_held" if why == WHY_LEASE_HELD else b"partition_not_found" if why == WHY_NOT_FOUND
+                 else b"no_available_partition")
+        buf_text(b, b"\",\"messages\":[]")
     buf_text(b, b",\"reason\":\"")
     buf_text(b, reason)
     buf_byte(b, b'"')

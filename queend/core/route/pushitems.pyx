@@ -59,7 +59,7 @@ cdef int pushitems_form(Slice headers, Slice body) noexcept nogil:
 
 cdef bint pushitems_options(int form, Slice query, Tools* t, PushOptions* out) noexcept nogil:
     # Reads the query. Names in it are defaults for forms that can leave them out; JSON items name their own.
-    cdef Slice value
+    cdef Slice value, due
     cdef int found
     memset(out, 0, sizeof(PushOptions))
     t.what = b"query"
@@ -68,7 +68,10 @@ cdef bint pushitems_options(int form, Slice query, Tools* t, PushOptions* out) n
         return True
     if not pushitems_query_format(query, t, &out.counts):
         return False
-    if not pushitems_query_due(query, t, &out.due):
+    found = uri_find(query, b"deliverAt", t.arena, &due)
+    if found == QUERY_UNREADABLE or uri_find(query, b"delayMs", t.arena, &value) == QUERY_UNREADABLE:
+        return refuse(&t.error, DUE_TEXT)
+    if (due.p != NULL or value.p != NULL) and not time_deliver_at(due, value, False, t, &out.due):
         return False
     if form != MEDIA_LINES and form != MEDIA_ARROW:
         return True
@@ -99,14 +102,6 @@ cdef bint pushitems_query_part(Slice query, Tools* t, Slice* part) noexcept nogi
     cdef int found = uri_find(query, b"partition", t.arena, part)
     return (found == QUERY_ABSENT or found == QUERY_FOUND and ident_name_fits(part[0])
             or refuse_item(t, PARTITION_TEXT, b"partition"))
-
-cdef bint pushitems_query_due(Slice query, Tools* t, int64_t* due) noexcept nogil:
-    cdef Slice at, delay
-    cdef int found = uri_find(query, b"deliverAt", t.arena, &at)
-    due[0] = 0
-    if found == QUERY_UNREADABLE or uri_find(query, b"delayMs", t.arena, &delay) == QUERY_UNREADABLE:
-        return refuse(&t.error, DUE_TEXT)
-    return at.p == NULL and delay.p == NULL or time_deliver_at(at, delay, False, t, due)
 
 # ---- items as JSON ---------------------------------------------------------------------------------------------------
 
