@@ -14,15 +14,10 @@ cdef struct EventWhere:       # what a request says of all its events
     Slice state
 
 cdef struct Event:
-    Slice id
-    Slice source
-    Slice type
-    Slice key                 # partitionkey
-    Slice parent
-    Slice state
+    # attributes of the standard, in the order of EVENT_NAMES; p NULL: absent
+    Slice version, id, source, type, subject, time, kind, schema, key, parent, state
     Slice data                # JSON; p NULL: absent
     bint base64               # data is a text of base64
-    bint version
     int n
     Slice[EVENT_ATTRIBUTES] names
     Buf json                  # attributes as members
@@ -270,24 +265,19 @@ cdef bint eventitem_known(Event* v, Slice name, Slice text) noexcept nogil:
     # Checks an attribute that the standard names or that means something here, and keeps it.
     cdef Slice meant
     cdef char[80] hint
-    cdef int judged = typo_judge(name, EVENT_NAMES, &meant)
-    if judged != NAME_KNOWN:
+    cdef int place = typo_place(name, EVENT_NAMES)
+    if place < 0:
         # an extension may have any name; a name near to the standard's own would be an unnoticed slip
-        if not strict or judged != NAME_NEAR:
+        if not strict or typo_judge(name, EVENT_NAMES, &meant) != NAME_NEAR:
             return True
         snprintf(hint, sizeof(hint), b"is no attribute of the standard; %.*s is one", <int>meant.n, meant.p)
         return eventitem_refuse(v, name, hint)
     if text.p == NULL or text.n == 0:
         return eventitem_refuse(v, name, b"must be a non-empty string")
-    if slice_is(name, b"id"):
-        v.id = text
-    elif slice_is(name, b"source"):
-        v.source = text
+    (&v.version)[place] = text
+    if slice_is(name, b"source"):
         return eventform_uri(text, False) or eventitem_refuse(v, name, b"must be a URI reference")
-    elif slice_is(name, b"type"):
-        v.type = text
     elif slice_is(name, b"specversion"):
-        v.version = True
         return slice_is(text, b"1.0") or eventitem_refuse(v, name, b"must be 1.0")
     elif slice_is(name, b"datacontenttype"):
         return eventform_media_type(text) or eventitem_refuse(v, name, b"must be a media type")
@@ -296,13 +286,10 @@ cdef bint eventitem_known(Event* v, Slice name, Slice text) noexcept nogil:
     elif slice_is(name, b"time"):
         return eventform_time(text) or eventitem_refuse(v, name, b"must be a time as in RFC 3339")
     elif slice_is(name, b"partitionkey"):
-        v.key = text
         return text.n <= NAME_MAX or eventitem_refuse(v, name, b"must have at most 255 bytes")
     elif slice_is(name, b"traceparent"):
-        v.parent = text
         return trace_parent_valid(text) or eventitem_refuse(v, name, b"must be one of W3C trace context")
     elif slice_is(name, b"tracestate"):
-        v.state = text
         return trace_state_valid(text) or eventitem_refuse(v, name, b"must be one of W3C trace context")
     return True
 
@@ -311,7 +298,7 @@ cdef bint eventitem_close(Event* v, EventWhere* where, PushItem* it) noexcept no
     cdef Buf b
     cdef Slice pair
     cdef const char* missing
-    missing = (b"specversion" if not v.version else b"id" if v.id.p == NULL else b"source" if v.source.p == NULL
+    missing = (b"specversion" if v.version.p == NULL else b"id" if v.id.p == NULL else b"source" if v.source.p == NULL
                else b"type" if v.type.p == NULL else b"")
     if missing[0]:
         return eventitem_refuse(v, slice_lit(missing), b"is missing")
