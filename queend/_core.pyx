@@ -78,17 +78,15 @@ include "core/route/ident.pyx"            # names, ids, refusals
 include "core/route/typos.pyx"            # suggestions for mistyped names
 include "core/route/time.pyx"             # moments in text form
 include "core/route/pushrun.pyx"          # runs: many records handled as one item
-include "core/route/pushitems.pyx"        # items as JSON, their delivery times
 include "core/route/trace.pyx"            # trace context of a record
 include "core/route/frames.pyx"           # items in frames of the 2.x client
-include "core/route/pushlines.pyx"        # items as lines
+include "core/route/pushitems.pyx"        # items as JSON and as lines, their delivery times
 include "core/route/pusharrow.pyx"        # items as rows
 include "core/route/eventform.pyx"        # values of a CloudEvent, messages as CloudEvents
 include "core/route/eventitem.pyx"        # CloudEvents as items
 include "core/route/pushreply.pyx"        # results of a push
 include "core/route/popquery.pyx"         # parameters of a pop or a stream
-include "core/route/popreply.pyx"         # response of a pop, as JSON or frames
-include "core/route/feedreply.pyx"        # messages of a stream
+include "core/route/popreply.pyx"         # response of a pop, as JSON or frames; messages of a stream
 include "core/route/ackbody.pyx"          # acknowledgments and their results
 include "core/route/txbody.pyx"           # operations of a transaction and their results
 include "core/route/cyclebody.pyx"        # a stream cycle and its result
@@ -167,11 +165,9 @@ include "core/find/retire.pyx"            # reloads the catalog, removes deleted
 include "core/find/reclaim.pyx"           # frees deleted entries
 
 # Pops. In: a query. Out: leased messages. Owns a pop from its request to its answer.
-include "core/deliver/release.pyx"        # releases leases, takes back what a client left
-include "core/deliver/claim.pyx"          # claims: made, booked, undone, given back
+include "core/deliver/claim.pyx"          # claims: made, booked, undone, released
 include "core/deliver/popend.pyx"         # ends a pop without messages, paused pops
-include "core/deliver/popany.pyx"         # selects among several queues
-include "core/deliver/pop.pyx"            # a pop, state by state
+include "core/deliver/pop.pyx"            # a pop, state by state; the choice among several queues
 include "core/deliver/delivery.pyx"       # messages of an answer, in every format
 include "core/deliver/popcall.pyx"        # one statement for many pops, and its rows
 

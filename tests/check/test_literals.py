@@ -22,7 +22,7 @@ HTTP = range(100, 600)
 # What else has such a name: the state of a random generator, the hint of a decompressor, results of libuv.
 OTHER_STATES = {("base/uuid.pyx", "g.state"), ("base/unzip.pyx", "outcome"), ("net/output.pyx", "status"),
                 ("pg/address.pyx", "status"), ("pg/slot.pyx", "status")}
-ERRORS = {"e.status", "err.status", "h.status", "p.f.error.status"}        # 0: no error
+ERRORS = {"e.status", "err.status", "h.status", "p.f.t.error.status"}        # 0: no error
 
 # The arguments of libpq that are columns. Functions of the core say it by the name of their parameter.
 LIBPQ = {"PQgetvalue": 2, "PQgetisnull": 2, "PQgetlength": 2, "PQfname": 1}

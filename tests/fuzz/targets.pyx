@@ -16,6 +16,7 @@ cdef struct Fuzz:
     Unzip unzip
     UuidGen ids
     Settings limits
+    Tools tools
     char* copy
     Slice text                # BODY_PADDING bytes behind it are readable, as behind any body
 
@@ -30,6 +31,10 @@ cdef void fuzz_open(Fuzz* f, const uint8_t* data, size_t n) noexcept nogil:
     f.limits.max_body = FUZZ_BODY
     f.limits.default_batch = 1
     f.limits.default_timeout_ms = 30000
+    f.tools.arena = &f.arena
+    f.tools.unzip = &f.unzip
+    f.tools.uuids = &f.ids
+    f.tools.settings = &f.limits
     f.copy = <char*>malloc(n + BODY_PADDING)
     memcpy(f.copy, data, n)
     memset(f.copy + n, 0, BODY_PADDING)
@@ -230,7 +235,7 @@ cdef void fuzz_json(const uint8_t* data, size_t n) noexcept nogil:
     cdef TxReq tx
     cdef CycleReq cycle
     cdef LeaseReq lease
-    cdef ApiError e
+    cdef ApiError* e = &f.tools.error
     cdef Slice raw
     cdef bint walked, plain, ended
     cdef int i
@@ -253,21 +258,21 @@ cdef void fuzz_json(const uint8_t* data, size_t n) noexcept nogil:
     for i in range(6):
         e.status = 0
         e.text[0] = 0
-        if i == 0 and pushitems_parse(f.text, &f.arena, &f.ids, 1000, &push, &e):
+        if i == 0 and pushitems_parse(f.text, &f.tools, &push):
             pushrun_join(&push, &f.arena)
             fuzz_items(&push)
-        elif i == 1 and ackbody_parse(f.text, &f.arena, True, 1000, &ack, &e):
+        elif i == 1 and ackbody_parse(f.text, True, &f.tools, &ack):
             fuzz_must(ack.n == 1, b"one acknowledgment that is not one")
-        elif i == 2 and ackbody_parse(f.text, &f.arena, False, 1000, &ack, &e):
+        elif i == 2 and ackbody_parse(f.text, False, &f.tools, &ack):
             fuzz_must(ack.n <= 1000, b"more acknowledgments than may be")
-        elif i == 3 and txbody_parse(f.text, &f.arena, &f.ids, 1000, &tx, &e):
+        elif i == 3 and txbody_read(slice_lit(b""), f.text, &f.tools, &tx):
             fuzz_must(0 < tx.n <= 1000, b"more operations than may be")
-        elif i == 4 and cyclebody_parse(f.text, &f.arena, &f.ids, &cycle, &e):
+        elif i == 4 and cyclebody_parse(f.text, &f.tools, &cycle):
             fuzz_items(&cycle.push)
         elif i == 5:
-            leasebody_parse(slice_lit(b"/api/v1/lease/0/extend"), f.text, &f.arena, &lease, &e)
+            leasebody_parse(slice_lit(b"/api/v1/lease/0/extend"), f.text, &f.arena, &lease, e)
         if e.status:
-            fuzz_refusal(&e)
+            fuzz_refusal(e)
     fuzz_close(&f)
 
 # ---- forms of a push ------------------------------------------------------------------------------------------------
@@ -275,12 +280,11 @@ cdef void fuzz_json(const uint8_t* data, size_t n) noexcept nogil:
 cdef void fuzz_push(const uint8_t* data, size_t n, Slice headers, Slice query) noexcept nogil:
     cdef Fuzz f
     cdef PushReq q
-    cdef ApiError e
     fuzz_open(&f, data, n)
-    if pushitems_read(headers, query, f.text, &f.unzip, &f.arena, &f.ids, &f.limits, &q, &e):
+    if pushitems_read(headers, query, f.text, &f.tools, &q):
         fuzz_items(&q)
     else:
-        fuzz_refusal(&e)
+        fuzz_refusal(&f.tools.error)
     fuzz_close(&f)
 
 cdef void fuzz_arrow(const uint8_t* data, size_t n) noexcept nogil:
@@ -289,17 +293,15 @@ cdef void fuzz_arrow(const uint8_t* data, size_t n) noexcept nogil:
 cdef void fuzz_frames(const uint8_t* data, size_t n) noexcept nogil:
     cdef Fuzz f
     cdef TxReq q
-    cdef ApiError e
     cdef int i
     fuzz_push(data, n, slice_lit(b"content-type: application/x-queen-push\r\n"), slice_of(NULL, 0))
     fuzz_open(&f, data, n)
-    if txbody_read(slice_lit(b"content-type: application/x-queen-push\r\n"), f.text, &f.unzip, &f.arena, &f.ids, 1000,
-               &q, &e):
+    if txbody_read(slice_lit(b"content-type: application/x-queen-push\r\n"), f.text, &f.tools, &q):
         for i in range(q.n):
             if q.ops[i].kind == TX_PUSH:
                 fuzz_item(q.ops[i].push)
     else:
-        fuzz_refusal(&e)
+        fuzz_refusal(&f.tools.error)
     fuzz_close(&f)
 
 cdef void fuzz_lines(const uint8_t* data, size_t n) noexcept nogil:
@@ -315,7 +317,6 @@ cdef void fuzz_events(const uint8_t* data, size_t n) noexcept nogil:
     cdef HeadLimits limits
     cdef Head h
     cdef PushReq q
-    cdef ApiError e
     cdef int i
     cdef Slice value, rest
     cdef char* whole = <char*>malloc(begin + n)
@@ -326,11 +327,11 @@ cdef void fuzz_events(const uint8_t* data, size_t n) noexcept nogil:
     memcpy(whole + begin, data, n)
     if head_parse(whole, begin + n, &limits, &h) > 0 and slice_is(h.path, b"/api/v1/events/q"):
         fuzz_open(&f, <const uint8_t*>whole + h.size, begin + n - h.size)
-        if eventitem_read(h.headers, True, h.path, h.query, f.text, &f.arena, 1000, &q, &e):
+        if eventitem_read(h.headers, True, h.path, h.query, f.text, &f.tools, &q):
             fuzz_must(q.n <= 1000, b"more events than may be")
             fuzz_items(&q)
         else:
-            fuzz_refusal(&e)
+            fuzz_refusal(&f.tools.error)
         fuzz_close(&f)
     free(whole)
 

@@ -42,7 +42,7 @@ cdef void delivery_begin(Delivery* d, Worker* w, PopJob* j, Buf* out) noexcept n
     d.m.claimed = j.n_claims
     d.at = out.len
     if d.m.feed:
-        feedreply_chunk_open(out, d.m.feed)
+        popreply_feed_chunk_open(out, d.m.feed)
     d.m.group = j.group.name
     if d.framed:
         popreply_frames_open(&d.frames, out, &j.req, j.queue.name, j.group.name, d.m.lease, j.n_claims)
@@ -82,7 +82,7 @@ cdef inline void delivery_message(Delivery* d) noexcept nogil:
     if d.framed:
         popreply_frames_message(&d.frames, &d.m)
     elif d.m.feed:
-        feedreply_put(d.out, &d.m, d.n == 0)
+        popreply_feed_put(d.out, &d.m, d.n == 0)
         d.last = d.m.offset
     else:
         popreply_add(d.out, &d.m, d.n == 0)
@@ -131,8 +131,8 @@ cdef int delivery_end(Delivery* d) noexcept nogil:
         popreply_frames_end(&d.frames)
     elif d.m.feed:
         if d.m.window and d.n:
-            feedreply_window_close(d.out, &d.m, d.last)
-        feedreply_chunk_close(d.out, d.m.feed, d.at)
+            popreply_feed_window_close(d.out, &d.m, d.last)
+        popreply_feed_chunk_close(d.out, d.m.feed, d.at)
     else:
         if d.n == 0:
             popreply_open(d.out, &d.m)        # no record of it could be read

@@ -42,7 +42,7 @@ cdef void popcall_gather(PopCall* call, JobList* list) noexcept nogil:
         if j.client_gone:
             claim_drop(e, j, False)
             popend_forget(j)
-        elif j.group.dead or j.group.paused or popend_token_stale(j) or popend_token_expired(j):
+        elif j.group.dead or j.group.paused or popend_token_over(j):
             claim_drop(e, j, False)
             pop_try(e.worker, j)
         else:

@@ -88,11 +88,12 @@ cdef inline bint popend_token_stale(PopJob* j) noexcept nogil:
     # Returns True if the token of a pop has to be verified again. A stream verifies its own (feed/feed).
     return req_grant_stale(j.job.r.grant) and j.job.r.feed == NULL and not j.client_gone
 
-cdef inline bint popend_token_expired(PopJob* j) noexcept nogil:
-    # Returns True if the token of a pop has expired by the wall clock. The pop's deadline, which is monotonic, may come
-    # later: the clock was set, or the machine slept.
+cdef inline bint popend_token_over(PopJob* j) noexcept nogil:
+    # Returns True if the token is stale, or has expired by the wall clock. The pop's deadline, which is monotonic, may
+    # come later: the clock was set, or the machine slept.
     cdef Grant* g = j.job.r.grant
-    return g != NULL and j.job.r.feed == NULL and not j.client_gone and g.expires_us <= clock_wall_us()
+    return (g != NULL and j.job.r.feed == NULL and not j.client_gone
+            and (req_grant_stale(g) or g.expires_us <= clock_wall_us()))
 
 cdef void popend_verify(PopJob* j) noexcept nogil:
     # Takes a pop out of the engine and lets its request come in again. A token that is still good gets a new pop with
@@ -109,7 +110,7 @@ cdef void popend_verify_all(Engine* e) noexcept nogil:
     cdef bint found = False
     for i in range(1, e.deadlines.n + 1):
         j = <PopJob*>e.deadlines.nodes[i].owner
-        if popend_token_stale(j) or popend_token_expired(j):
+        if popend_token_over(j):
             j.deadline.at = 0
             found = True
     if found:
@@ -194,7 +195,7 @@ cdef bint popend_leased(PopJob* j) noexcept nogil:
     # Returns True if a lease of the group holds messages that the pop asks for.
     cdef bint held = False
     if j.any_queue:
-        return popany_leased(j)
+        return pop_any_leased(j)
     uv_mutex_lock(&book.lock)
     if j.only != NULL:
         held = j.only.state == CURSOR_LEASED or j.only.state == CURSOR_BUSY

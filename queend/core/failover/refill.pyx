@@ -187,7 +187,7 @@ cdef void refill_chunk(SpoolStep* t) noexcept nogil:
     j.records = count
     pushrun_join(&j.req, &r.arena)
     push_chain(j)
-    push_resolve(leader, j)
+    push_resolve(engine_of(leader), &j.job)
 
 cdef void refill_unseal(Request* r, PushItem* it, Extras* x) noexcept nogil:
     # Decrypts an item whose queue stores plain payloads. It was encrypted because the queue's state was unknown then.

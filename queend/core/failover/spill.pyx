@@ -71,7 +71,7 @@ cdef void spill_arrive(Worker* w, InboxMsg* m) noexcept nogil:
 
 cdef void spill_pass(Worker* w, InboxMsg* m) noexcept nogil:
     # Sends the push to the database: no earlier record is in the buffer.
-    push_resolve(w, <PushJob*>m)
+    push_resolve(engine_of(w), <Job*>m)
 
 cdef bint spill_blocked(PushJob* j) noexcept nogil:
     cdef PushItem* it

@@ -98,7 +98,7 @@ cdef void feed_begin(Feed* f) noexcept nogil:
         buf_text(b, b"Transfer-Encoding: chunked\r\n")
     buf_put(b, b"\r\n", 2)
     snprintf(text, sizeof(text), b"retry: %d\n\n", FEED_RETRY_MS)
-    feedreply_text(b, f.req.feed, text)
+    popreply_feed_text(b, f.req.feed, text)
 
 # ---- messages ------------------------------------------------------------------------------------------------------
 
@@ -376,7 +376,7 @@ cdef void feed_beat(Engine* e, Feed* f, int64_t now) noexcept nogil:
             f.silences += 1
             websocket_put(&f.r.out, SOCKET_PING, b"", 0)
         else:
-            feedreply_text(&f.r.out, f.req.feed, b":\n\n")
+            popreply_feed_text(&f.r.out, f.req.feed, b":\n\n")
         f.wrote_us = now
     due = feed_grant_until(f.r, f.wrote_us, f.ask.beat_s)
     due = due if due > now else now + beat
@@ -399,7 +399,7 @@ cdef void feed_last(Feed* f, const char* why, Slice error) noexcept nogil:
         websocket_end(f, why, error)
         return
     f.last = True
-    feedreply_chunk_open(b, f.req.feed)
+    popreply_feed_chunk_open(b, f.req.feed)
     buf_text(b, b'event: end\ndata: {"reason":"')
     buf_text(b, why)
     buf_byte(b, b'"')
@@ -407,7 +407,7 @@ cdef void feed_last(Feed* f, const char* why, Slice error) noexcept nogil:
         buf_byte(b, b',')
         buf_put(b, error.p + 1, error.n - 2)
     buf_text(b, b"}\n\n")
-    feedreply_chunk_close(b, f.req.feed, at)
+    popreply_feed_chunk_close(b, f.req.feed, at)
 
 cdef void feed_end(Feed* f, const char* why) noexcept nogil:
     # Ends the response and the feed.
@@ -452,9 +452,9 @@ cdef void feed_close(Feed* f) noexcept nogil:
         request_leave(q)
     websocket_parts_drop(f)
     uv_mutex_lock(&book.lock)
-    while f.out_last != NULL:     # release_fed turns the order round: the oldest lease is given back first
+    while f.out_last != NULL:     # claim_release_fed turns the order round: the oldest lease is given back first
         if f.ask.release and not e.closing and f.out_last.cursor.state == CURSOR_LEASED:
-            release_fed(e, f.out_last)
+            claim_release_fed(e, f.out_last)
         unacked_feed_drop(f.out_last)
     posted = f.posted
     f.closed = True

@@ -329,7 +329,7 @@ cdef void websocket_answered(Feed* f, Request* q) noexcept nogil:
     buf_byte(b, b'}')
     if q.out.failed:
         b.failed = True       # the connection ends instead of sending a cut answer
-    feedreply_socket(b, at, NULL)
+    popreply_feed_socket(b, at, NULL)
     request_close(q)
 
 # ---- frames that are sent --------------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ cdef void offload_job(Worker* w, Request* r, size_t size, BodyRead read, BodyTak
     cdef void* job = arena_zero(&r.arena, size)
     cdef bint good
     if job != NULL and r.body.n < OFFLOAD_LEAST:
+        w.tools.arena = &r.arena
         good = read(r, job, &w.tools)
         if good or w.tools.error.status != REFUSED_HERE:
             taken(w, r, job, good, &w.tools.error)
@@ -49,6 +50,7 @@ cdef bint offload_begin(Worker* w, Offload* x) noexcept nogil:
     x.answered = offload_answered(w)
     x.r.arena.pool = NULL
     uuid_open(&x.uuids)
+    x.tools.arena = &x.r.arena
     x.tools.unzip = &x.unzip
     x.tools.uuids = &x.uuids
     x.tools.settings = w.settings

@@ -73,17 +73,21 @@ cdef inline void pgarray_bytes(PgArray* a, const void* p, size_t n) noexcept nog
     if at != NULL and n:
         memcpy(at, p, n)
 
-cdef inline void pgarray_uuid(PgArray* a, const unsigned char* id) noexcept nogil:
-    pgarray_bytes(a, id, 16)
-
-cdef inline void pgarray_place(PgArray* a, uint64_t place) noexcept nogil:
-    # Appends a tid, as pg_place returned it.
-    pgarray_bytes(a, &place, 6)
-
 cdef inline void pgarray_null(PgArray* a) noexcept nogil:
     buf_be32(&a.buf, 0xffffffff)
     a.n += 1
     a.has_null = True
+
+cdef inline void pgarray_uuid(PgArray* a, const unsigned char* id) noexcept nogil:
+    # id: 16 bytes; NULL appends an SQL NULL.
+    if id != NULL:
+        pgarray_bytes(a, id, 16)
+    else:
+        pgarray_null(a)
+
+cdef inline void pgarray_place(PgArray* a, uint64_t place) noexcept nogil:
+    # Appends a tid, as pg_place returned it.
+    pgarray_bytes(a, &place, 6)
 
 cdef inline size_t pgarray_open(PgArray* a) noexcept nogil:
     # Begins an element of unknown length. Append its bytes to a.buf, then call pgarray_close with the returned mark.

@@ -21,7 +21,6 @@ cdef class ProbeCount:
     cdef ProbeRoom room
     cdef bytes head
     cdef bytes headers
-    cdef Settings limits
     cdef PushReq request
     cdef Buf out
     cdef PushBatch batch
@@ -37,7 +36,7 @@ cdef class ProbeCount:
         self.head = head
         self.headers = probe_type(kind)
         self.room = ProbeRoom(body, query=query)
-        self.limits = probe_limits(100000)
+        self.room.limits.max_items = 100000
         buf_init(&self.out)
         arena_open(&self.batch.arena, NULL)
         statements_open()
@@ -67,11 +66,9 @@ cdef class ProbeCount:
         return json_skip(&j, NULL) and json_end(&j)
 
     def count_push(self):
-        cdef ApiError e
         if not pushitems_read(slice_of(self.headers, len(self.headers)), self.room.query, self.room.body,
-                              &self.room.unzip,
-                              &self.room.arena, &self.room.ids, &self.limits, &self.request, &e):
-            raise probe_refusal(&e)
+                              &self.room.tools, &self.request):
+            raise probe_refusal(&self.room.tools.error)
         return self.request.n
 
     def stored(self):

@@ -23,6 +23,8 @@ cdef class ProbeRoom:
     cdef Arena arena
     cdef UuidGen ids
     cdef Unzip unzip
+    cdef Settings limits
+    cdef Tools tools
     cdef Buf out
     cdef char* copy
     cdef Slice body
@@ -36,6 +38,13 @@ cdef class ProbeRoom:
         uuid_open(&self.ids)
         buf_init(&self.out)
         memset(&self.unzip, 0, sizeof(Unzip))
+        memset(&self.limits, 0, sizeof(Settings))
+        self.limits.max_items = 10000
+        self.limits.max_body = 1 << 20
+        self.tools.arena = &self.arena
+        self.tools.unzip = &self.unzip
+        self.tools.uuids = &self.ids
+        self.tools.settings = &self.limits
         self.copy = <char*>malloc(n + BODY_PADDING)
         self.path = slice_of(self.copy, len(path))
         self.query = slice_of(self.path.p + len(path), len(query))
@@ -95,21 +104,12 @@ cdef dict probe_pushitem(PushItem* it):
 cdef bytes probe_type(bytes kind):
     return b"" if kind is None else b"Host: x\r\nContent-type:  " + kind + b" \r\nX: y\r\n"
 
-cdef Settings probe_limits(int max_items):
-    cdef Settings s
-    memset(&s, 0, sizeof(s))
-    s.max_items = max_items
-    s.max_body = 1 << 20
-    return s
-
 cdef int probe_pushreq(ProbeRoom room, PushReq* q, bytes kind, int max_items) except -1:
     # Reads a push; raises ProbeRefused. kind: the Content-Type.
-    cdef ApiError e
-    cdef Settings limits = probe_limits(max_items)
+    room.limits.max_items = max_items
     room.headers = probe_type(kind)      # the parsed request may point into the headers
-    if not pushitems_read(slice_of(room.headers, len(room.headers)), room.query, room.body, &room.unzip, &room.arena,
-                          &room.ids, &limits, q, &e):
-        raise probe_refusal(&e)
+    if not pushitems_read(slice_of(room.headers, len(room.headers)), room.query, room.body, &room.tools, q):
+        raise probe_refusal(&room.tools.error)
     return 0
 
 def probe_push(bytes body, int max_items=10000, bytes kind=None, bytes query=b""):
@@ -238,19 +238,18 @@ def probe_ack(bytes body, bint single=False, int max_items=10000):
     """The group and the items of an acknowledgment; ProbeRefused."""
     cdef ProbeRoom room = ProbeRoom(body)
     cdef AckReq q
-    cdef ApiError e
-    if not ackbody_parse(room.body, &room.arena, single, max_items, &q, &e):
-        raise probe_refusal(&e)
+    room.limits.max_items = max_items
+    if not ackbody_parse(room.body, single, &room.tools, &q):
+        raise probe_refusal(&room.tools.error)
     return probe_text(q.group), [probe_ackitem(&q.items[i]) for i in range(q.n)]
 
 def probe_ack_reply(bytes body, bint single, list results):
     """The answer. results: per item (code, queue name or None, partition name or None)."""
     cdef ProbeRoom room = ProbeRoom(body)
     cdef AckReq q
-    cdef ApiError e
     cdef bytes queue, partition
-    if not ackbody_parse(room.body, &room.arena, single, 10000, &q, &e):
-        raise probe_refusal(&e)
+    if not ackbody_parse(room.body, single, &room.tools, &q):
+        raise probe_refusal(&room.tools.error)
     for i, (code, queue, partition) in enumerate(results):
         q.items[i].code = code
         q.items[i].queue_name = read_slice(queue)
@@ -264,9 +263,9 @@ def probe_tx(bytes body, int max_items=10000):
     """Operations and required leases of a transaction; ProbeRefused."""
     cdef ProbeRoom room = ProbeRoom(body)
     cdef TxReq q
-    cdef ApiError e
-    if not txbody_read(slice_of(NULL, 0), room.body, &room.unzip, &room.arena, &room.ids, max_items, &q, &e):
-        raise probe_refusal(&e)
+    room.limits.max_items = max_items
+    if not txbody_read(slice_of(NULL, 0), room.body, &room.tools, &q):
+        raise probe_refusal(&room.tools.error)
     ops = []
     for i in range(q.n):
         if q.ops[i].kind == TX_PUSH: ops.append(("push", probe_pushitem(q.ops[i].push)))
@@ -278,12 +277,11 @@ def probe_tx_reply(bytes body, str fault=None, int at=-1, bytes uuid=b"0" * 36):
     """The answer: done, or refused because operation `at` failed with `fault` (at -2: a required lease)."""
     cdef ProbeRoom room = ProbeRoom(body)
     cdef TxReq q
-    cdef ApiError e
     faults = {"type": TX_FAULT_TYPE, "status": TX_FAULT_STATUS, "lease": TX_FAULT_LEASE,
               "not_found": TX_FAULT_NOT_FOUND, "duplicate": TX_FAULT_DUPLICATE, "full": TX_FAULT_FULL,
               "late": TX_FAULT_LATE, "of_deleted": TX_FAULT_OF_DELETED}
-    if not txbody_read(slice_of(NULL, 0), room.body, &room.unzip, &room.arena, &room.ids, 10000, &q, &e):
-        raise probe_refusal(&e)
+    if not txbody_read(slice_of(NULL, 0), room.body, &room.tools, &q):
+        raise probe_refusal(&room.tools.error)
     for i in range(q.n):
         if q.ops[i].kind == TX_PUSH:
             q.ops[i].push.partition_uuid = <const char*>uuid

@@ -161,6 +161,7 @@ cdef void appender_done(Call* c, PGresult* res, int outcome) noexcept nogil:
     cdef Appender* s = <Appender*>c
     cdef PushBatch* b = s.flying
     cdef PushBatch* again
+    cdef int waiting
     s.flying = NULL
     if s.main is s:
         c.engine.slots.free_streams += 1
@@ -187,7 +188,12 @@ cdef void appender_done(Call* c, PGresult* res, int outcome) noexcept nogil:
             appender_first(s, again)
     if s.main is not s:
         idloader_return(s, b)
-    appender_answered(s, b)
+    # Clients that wait for their answers send again when they have them. Without a linger they fall into two halves
+    # that take turns: half as many records per commit, and twice the fixed cost. Larger batches have spread that cost.
+    waiting = s.gather.n_items if s.gather != NULL else 0
+    s.linger.expected = 0
+    if s.resend == NULL and b.n_items + waiting <= LINGER_ITEMS:
+        linger_answered(&s.linger, b.n_items, waiting, c.ended_us - c.sent_us, c.ended_us)
     s.leaving = True
     if s.resend != NULL or s.gather != NULL and not appender_lingers(s):
         appender_send(s, appender_next(s))
@@ -197,15 +203,6 @@ cdef void appender_done(Call* c, PGresult* res, int outcome) noexcept nogil:
         again = s.dropped
         s.dropped = again.next
         batch_free(again)
-
-cdef void appender_answered(Appender* s, PushBatch* b) noexcept nogil:
-    # Updates the linger. Clients that wait for their answers send again when they have them. Without a linger they fall
-    # into two halves that take turns: half as many records per commit, and twice the fixed cost. Larger batches have
-    # spread that cost.
-    cdef int waiting = s.gather.n_items if s.gather != NULL else 0
-    s.linger.expected = 0
-    if s.resend == NULL and b.n_items + waiting <= LINGER_ITEMS:
-        linger_answered(&s.linger, b.n_items, waiting, s.call.ended_us - s.call.sent_us, s.call.ended_us)
 
 # ---- an error, or no answer ------------------------------------------------------------------------------------------
 

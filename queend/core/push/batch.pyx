@@ -120,7 +120,8 @@ cdef bint batch_take(Appender* s, PushPart* part, Pusher* of) noexcept nogil:
         to.gather.check_ids = to.gather.check_ids or part.check_ids
         to.gather.hurried = to.gather.hurried or not part.job.unhurried
         it = following
-    requeue_items(s, gone, False)    # all in one call: they keep their order
+    if gone != NULL:
+        requeue_items(s, gone, False)    # all in one call: they keep their order
     kept_end[0] = it
     if short:
         results_refuse_all(s, kept)
@@ -196,26 +197,15 @@ cdef inline const unsigned char* batch_slot_id(PushSlot* slot) noexcept nogil:
 cdef PushSlot batch_seen(PushBatch* b, PushPartition* g, const unsigned char* id) noexcept nogil:
     # Returns the earlier record of the push partition with this id: its item and its place in the item's run; item NULL
     # if there is none. Called only for ids that their order does not prove new.
-    cdef PushSlot none
     cdef uint32_t i
-    cdef uint32_t size
+    if g.slots == NULL and g.n >= HASH_FROM:
+        batch_hash(b, g)
     if g.slots == NULL:
-        if g.n < HASH_FROM:
-            return batch_search(g, id)
-        size = 64
-        while size < <uint32_t>g.n * 4:
-            size *= 2
-        batch_hash(b, g, size)
-    if g.slots == NULL:
-        return batch_search(g, id)      # out of memory for the hash
-    none.it = NULL
-    none.at = 0
+        return batch_search(g, id)      # few records, or no memory for the hash
     i = <uint32_t>pushrun_hash(id) & g.slots_mask
-    while g.slots[i].it != NULL:
-        if memcmp(batch_slot_id(&g.slots[i]), id, 16) == 0:
-            return g.slots[i]
+    while g.slots[i].it != NULL and memcmp(batch_slot_id(&g.slots[i]), id, 16) != 0:
         i = (i + 1) & g.slots_mask
-    return none
+    return g.slots[i]
 
 cdef PushSlot batch_search(PushPartition* g, const unsigned char* id) noexcept nogil:
     # Returns the record of the push partition with this id, as batch_seen does without a hash: reads each record.
@@ -229,8 +219,12 @@ cdef PushSlot batch_search(PushPartition* g, const unsigned char* id) noexcept n
     slot.at = 0
     return slot
 
-cdef void batch_hash(PushBatch* b, PushPartition* g, uint32_t size) noexcept nogil:
+cdef void batch_hash(PushBatch* b, PushPartition* g) noexcept nogil:
+    # Makes the hash of all records, with at least four slots for each. Leaves `slots` NULL if memory ran out.
     cdef PushItem* at
+    cdef uint32_t size = 64
+    while size < <uint32_t>g.n * 4:
+        size *= 2
     g.slots = <PushSlot*>arena_zero(&b.arena, size * sizeof(PushSlot))
     g.slots_mask = size - 1
     if g.slots == NULL:
@@ -254,12 +248,8 @@ cdef inline void batch_hash_put(PushPartition* g, PushItem* it) noexcept nogil:
         g.slots[i] = slot
 
 cdef void batch_hash_add(PushBatch* b, PushPartition* g, PushItem* it) noexcept nogil:
-    # Adds an item of the chain to the hash. A hash that is half full is made anew, with at least four slots for each
-    # record.
-    cdef uint32_t size = g.slots_mask + 1
+    # Adds an item of the chain to the hash. A hash that is half full is made anew.
     if <uint32_t>g.n * 2 <= g.slots_mask:
         batch_hash_put(g, it)
-        return
-    while size < <uint32_t>g.n * 4:
-        size *= 2
-    batch_hash(b, g, size)
+    else:
+        batch_hash(b, g)

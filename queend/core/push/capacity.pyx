@@ -37,7 +37,7 @@ cdef inline bint capacity_asks(Queue* q, const Job* j, bint refuses, int64_t now
 
 # ---- pushes ----------------------------------------------------------------------------------------------------------
 
-cdef bint capacity_admit(Worker* w, PushJob* j) noexcept nogil:
+cdef bint capacity_admit(Engine* e, PushJob* j) noexcept nogil:
     # Takes room for the unresolved items; items without room leave the chain. Returns False if the job waits for sizes,
     # with the room it has, or was answered.
     cdef int64_t now = clock_mono_us()
@@ -78,7 +78,7 @@ cdef bint capacity_admit(Worker* w, PushJob* j) noexcept nogil:
     uv_mutex_unlock(&capacity_lock)
     if wait or j.doubts:
         j.job.tries += 1
-        joblist_add(&engine_of(w).resolving, &j.job)
+        joblist_add(&e.resolving, &j.job)
         return False
     if j.unresolved == NULL and not j.held:
         push_answer(j)

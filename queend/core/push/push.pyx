@@ -7,7 +7,7 @@ cdef JobKind PUSH_JOB
 PUSH_JOB.op = OP_PUSH
 PUSH_JOB.ask = push_ask
 PUSH_JOB.name_refused = push_name_refused
-PUSH_JOB.retry = push_retry
+PUSH_JOB.retry = push_resolve
 PUSH_JOB.refuse = push_refuse
 PUSH_JOB.fails_fast = True
 
@@ -20,10 +20,9 @@ cdef void push_submit(Worker* w, Request* r, int route) noexcept nogil:
 cdef bint push_read_body(Request* r, void* job, Tools* t) noexcept nogil:
     cdef PushReq* q = &(<PushJob*>job).req
     if r.route.route == ROUTE_EVENTS:
-        if not eventitem_read(r.headers_raw, r.asks & ASK_TRACE, r.path, r.query, r.body, &r.arena,
-                              t.settings.max_items, q, &t.error):
+        if not eventitem_read(r.headers_raw, r.asks & ASK_TRACE, r.path, r.query, r.body, t, q):
             return False
-    elif not pushitems_read(r.headers_raw, r.query, r.body, t.unzip, &r.arena, t.uuids, t.settings, q, &t.error):
+    elif not pushitems_read(r.headers_raw, r.query, r.body, t, q):
         return False
     elif r.asks & ASK_TRACE:
         trace_items(r.headers_raw, &r.arena, q.items, q.n)
@@ -47,7 +46,7 @@ cdef void push_taken(Worker* w, Request* r, void* job, bint good, ApiError* e) n
     if spool.gate:
         failover_hooks.send(w, j)
     else:
-        push_resolve(w, j)
+        push_resolve(engine_of(w), &j.job)
 
 cdef void push_chain(PushJob* j) noexcept nogil:
     # Chains all items of a request as unresolved. Requires at least one item.
@@ -59,14 +58,14 @@ cdef void push_chain(PushJob* j) noexcept nogil:
 
 # ---- names -----------------------------------------------------------------------------------------------------------
 
-cdef void push_resolve(Worker* w, PushJob* j) noexcept nogil:
+cdef void push_resolve(Engine* e, Job* job) noexcept nogil:
     # Looks up the partitions of unresolved items. Sends the items on their way once all are known, else asks the
     # database for the names.
+    cdef PushJob* j = <PushJob*>job
     cdef PushItem* it = j.unresolved
     cdef Queue* q = NULL
     cdef Partition* p = NULL
     cdef PushItem* before = NULL
-    cdef Engine* e = engine_of(w)
     cdef bint missing = False
     cdef bint follows
     cdef bint sealed = False
@@ -89,10 +88,10 @@ cdef void push_resolve(Worker* w, PushJob* j) noexcept nogil:
         it = it.next
     uv_rwlock_rdunlock(&catalog.lock)
     if not missing and not follows:
-        if (not limited or capacity_admit(w, j)) and (not sealed or sealing_push(w, j, False)):
-            push_dispatch(w, j)
+        if (not limited or capacity_admit(e, j)) and (not sealed or sealing_push(e.worker, j, False)):
+            push_dispatch(e.worker, j)
     elif missing and j.job.tries >= JOB_TRIES:
-        push_give_up(w, j, 503, b"The queue is being deleted; try again")
+        push_give_up(e.worker, j, 503, b"The queue is being deleted; try again")
     else:
         j.job.tries += missing
         push_names(j, True)
@@ -132,9 +131,6 @@ cdef void push_name_refused(Round* r, Job* job) noexcept nogil:
     while it != NULL and not (it.partition == NULL and ask_is_refused(r, job, False, it.queue, it.part)):
         it = it.next
 
-cdef void push_retry(Engine* e, Job* job) noexcept nogil:
-    push_resolve(e.worker, <PushJob*>job)
-
 cdef void push_refuse(Job* job, int status, const char* text) noexcept nogil:
     # Handles a look-up that failed, or a name that may not be made (409): nothing of the push is stored. If other items
     # are in flight already, as the queue was deleted meanwhile, the remaining items count as not reached.
@@ -163,16 +159,13 @@ cdef void push_give_up(Worker* w, PushJob* j, int status, const char* why) noexc
     # partitions in JOB_TRIES tries. The last happens if a client deletes the queue as fast as it is made.
     capacity_give_back(j)
     if j.held:
-        push_unstored(w, j)
+        # Other items of the job are in flight: the unresolved ones will not reach the database now.
+        if not spool.on or j.drain or sealing_push(w, j, True):
+            push_end_items(j, ITEM_UNREACHED, FAILED_UNREACHED)
     elif j.drain:
         failover_hooks.retry(spool.pause_us)
     else:
         job_refuse(&j.job, status, why)
-
-cdef void push_unstored(Worker* w, PushJob* j) noexcept nogil:
-    # Ends the unresolved items, which will not reach the database now. Other items of the job are in flight.
-    if not spool.on or j.drain or sealing_push(w, j, True):
-        push_end_items(j, ITEM_UNREACHED, FAILED_UNREACHED)
 
 cdef void push_end_items(PushJob* j, uint8_t status, int failed) noexcept nogil:
     # Ends the unresolved items with this status. Other items of the job are in flight.
@@ -317,7 +310,7 @@ cdef void push_respond(PushJob* j) noexcept nogil:
     job_end(&j.job)
     counters.op[OP_PUSH].items += n
     if not stored and j.unsealed:
-        sealing_reply_error(r)
+        sealing_refuse(r)
         return
     if not stored and j.spilled:
         push_respond_unkept(j)

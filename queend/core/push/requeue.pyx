@@ -229,7 +229,7 @@ cdef void requeue_arrive(Worker* w, InboxMsg* msg) noexcept nogil:
         j.held = True
         j.parts_left += 1
         j.unresolved = items
-        push_resolve(w, j)
+        push_resolve(engine_of(w), &j.job)
         return
     # the job's other items are being looked up already: these are appended to them
     while end[0] != NULL:

@@ -82,15 +82,19 @@ cdef void result_row(PushChunk* c, PGresult* res, int row) noexcept nogil:
     cdef int64_t fresh = base
     cdef StoredBefore before
     cdef int k
+    if it.run != NULL and result_is_new(res, row, c.n):
+        result_whole(c, base, created)
+        return
     if it.run != NULL:
-        fresh = runitem_results(it, res, row, base, created)
-        head = runitem_head(it)
-    else:
-        result_before(&before, res, row)
-        for k in range(c.n):
-            result_item(it, &before, created, &fresh)
-            head = max(head, it.offset + 1)       # the daemon that stored it may not have notified waiters
-            it = it.next
+        it.offset = base
+        it.created_us = created
+        runitem_expand(it)    # its part still waits for the run itself
+        it = it.run.items
+    result_before(&before, res, row)
+    for k in range(c.n):
+        result_item(it, &before, created, &fresh)
+        head = max(head, it.offset + 1)       # the daemon that stored it may not have notified waiters
+        it = it.next
     c.whole = fresh - base == c.n
     result_note_head(c, base if fresh > base else -1, head)
 
@@ -101,6 +105,17 @@ cdef struct StoredBefore:     # offsets and times of a row's records that were s
 cdef void result_before(StoredBefore* b, PGresult* res, int row) noexcept nogil:
     pg_array(res, row, PUSH_DUP_OFFSET, OID_INT8, &b.offsets)
     pg_array(res, row, PUSH_DUP_AT, OID_INT8, &b.moments)
+
+cdef bint result_is_new(PGresult* res, int row, int n) noexcept nogil:
+    # Returns True if none of a row's n records was stored before.
+    cdef StoredBefore before
+    cdef int64_t offset = -1
+    result_before(&before, res, row)
+    while n and offset < 0:
+        n -= 1
+        offset = -1
+        pg_next8(&before.offsets, &offset)
+    return offset < 0
 
 cdef void result_item(PushItem* it, StoredBefore* b, int64_t created, int64_t* fresh) noexcept nogil:
     # Sets the result of the next record. fresh: offset of the next record stored now; advances past this record if it
@@ -255,18 +270,8 @@ cdef inline Slice result_element(PgArray* a) noexcept nogil:
 # ---- items are finished ----------------------------------------------------------------------------------------------
 
 cdef void result_done(Appender* s, PushPartition* g) noexcept nogil:
-    cdef PushItem* it
-    cdef PushItem* following
-    result_dups(s, g)
-    it = g.first
-    while it != NULL:
-        following = it.next
-        result_item_done(s, it)
-        it = following
-
-cdef void result_dups(Appender* s, PushPartition* g) noexcept nogil:
-    # Ends the duplicates of a push partition before their first occurrences are answered: an answered request frees its
-    # items.
+    # Ends the items of a push partition. Duplicates end before their first occurrences are answered: an answered
+    # request frees its items.
     cdef PushItem* it = g.dups
     cdef PushItem* following
     cdef PushItem* first
@@ -282,6 +287,11 @@ cdef void result_dups(Appender* s, PushPartition* g) noexcept nogil:
         if it.status == ITEM_UNREACHED and first.of_part.failed > it.of_part.failed:
             it.of_part.failed = first.of_part.failed      # its request gets the error of the first one
             it.of_part.server_error = first.of_part.server_error
+        result_item_done(s, it)
+        it = following
+    it = g.first
+    while it != NULL:
+        following = it.next
         result_item_done(s, it)
         it = following
 

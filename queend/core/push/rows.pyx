@@ -88,16 +88,8 @@ cdef void rows_encode(PushBatch* b, RowArgs* a, KnownArgs* known, PgArray* hint,
         else:
             kind = ROW_MIXED
         pgarray_int2(&a.kind, kind)
-        if g.has_v7:
-            pgarray_uuid(&a.lo, g.lo)
-        else:
-            pgarray_null(&a.lo)
-        if b.expects:
-            pgarray_uuid(&a.hi, logend_high(g))
-        elif g.has_v7:
-            pgarray_uuid(&a.hi, g.hi)
-        else:
-            pgarray_null(&a.hi)
+        pgarray_uuid(&a.lo, &g.lo[0] if g.has_v7 else NULL)
+        pgarray_uuid(&a.hi, logend_high(g) if b.expects else &g.hi[0] if g.has_v7 else NULL)
         row_put(a, pack, c, b.uncompressed)
     rows_lanes(&a.lanes, lanes)
 

@@ -10,14 +10,6 @@ cdef void runitem_expand(PushItem* it) noexcept nogil:
     pushrun_expand(it.run, it, it.run.items)
     it.run.open = True
 
-cdef PushItem* runitem_replace(PushItem* it) noexcept nogil:
-    # Opens a run of a chain and links its last record to the rest of the chain. Returns the first record, which the
-    # caller links in the run's place.
-    cdef PushItem* first = it.run.items
-    runitem_expand(it)
-    first[it.run.n - 1].next = it.next
-    return first
-
 # ---- items of a request ----------------------------------------------------------------------------------------------
 # A run that was not opened counts as one.
 
@@ -107,40 +99,6 @@ cdef void runitem_expand_all(PushPartition* g) noexcept nogil:
         if it.original.run != NULL:
             it.original = &it.original.run.items[it.original_at]
         it = it.next
-
-# ---- results ---------------------------------------------------------------------------------------------------------
-
-cdef int64_t runitem_results(PushItem* it, PGresult* res, int row, int64_t base, int64_t created) noexcept nogil:
-    # Sets the results of a run whose ids were looked up, from one row. Only a plain run can have been stored in part.
-    # Returns the offset after the last record that was stored now.
-    cdef StoredBefore before
-    cdef int64_t off
-    cdef bint whole = True
-    cdef int k
-    result_before(&before, res, row)
-    for k in range(it.run.n):
-        off = -1
-        pg_next8(&before.offsets, &off)
-        whole = whole and off < 0
-    it.offset = base
-    it.created_us = created
-    if whole:
-        return base + it.run.n
-    runitem_expand(it)  # its part still waits for the run itself
-    result_before(&before, res, row)
-    for k in range(it.run.n):
-        result_item(&it.run.items[k], &before, created, &base)
-    return base
-
-cdef int64_t runitem_head(PushItem* it) noexcept nogil:
-    # Returns the offset after the last of its records, whenever they were stored.
-    cdef int64_t head = 0
-    cdef int k
-    if not it.run.open:
-        return it.offset + it.run.n
-    for k in range(it.run.n):
-        head = max(head, it.run.items[k].offset + 1)
-    return head
 
 # ---- records in memory, whether they came alone or in runs -----------------------------------------------------------
 

@@ -56,7 +56,9 @@ cdef bint sealing_push(Worker* w, PushJob* j, bint spills) noexcept nogil:
             sealed = q != NULL and q.sealed
             uv_rwlock_rdunlock(&catalog.lock)
         if sealed and it.run != NULL:
-            it = at[0] = runitem_replace(it)
+            runitem_expand(it)
+            it.run.items[it.run.n - 1].next = it.next
+            it = at[0] = it.run.items
         if sealed and not sealing_has(it) and not sealing_item(w, &j.job, it):
             sealing_refuse_push(j)
             return False
@@ -71,7 +73,7 @@ cdef bint sealing_tx(Worker* w, TxJob* j) noexcept nogil:
         op = &j.req.ops[i]
         if (op.kind == TX_PUSH and op.push.partition != NULL and sealing_needs(op.push)
                 and not sealing_item(w, &j.job, op.push)):
-            sealing_refuse(&j.job)
+            sealing_refuse(job_end(&j.job))
             return False
     return True
 
@@ -90,10 +92,8 @@ cdef bint sealing_needs_any(PushPartition* g) noexcept nogil:
 
 # ---- refused ---------------------------------------------------------------------------------------------------------
 
-cdef void sealing_refuse(Job* j) noexcept nogil:
-    sealing_reply_error(job_end(j))
-
-cdef void sealing_reply_error(Request* r) noexcept nogil:
+cdef void sealing_refuse(Request* r) noexcept nogil:
+    # Answers a request whose job has ended.
     if sealring.n:
         reply_error(r, 503, "Out of memory")
     else:
@@ -108,4 +108,4 @@ cdef void sealing_refuse_push(PushJob* j) noexcept nogil:
     elif j.drain:
         failover_hooks.retry(1000000)  # it stays in the failover buffer until there is a key
     else:
-        sealing_refuse(&j.job)
+        sealing_refuse(job_end(&j.job))

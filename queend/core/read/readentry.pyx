@@ -256,7 +256,7 @@ cdef void readentry_record(Buf* b, ReadRecord* r, ReadTime* t, bint on_line) noe
     at = b.len
     buf_slice(b, r.payload)
     if on_line:
-        feedreply_flatten(b, at)
+        popreply_feed_flatten(b, at)
     if t.text[0] == 0 or t.us != r.created_us:
         clock_format(r.created_us, 6, t.text)
         t.us = r.created_us

@@ -14,115 +14,113 @@ cdef struct AckRaw:
 
 # ---- a body ----------------------------------------------------------------------------------------------------------
 
-cdef bint ackbody_parse(Slice body, Arena* a, bint single, int max_items, AckReq* q, ApiError* e) noexcept nogil:
+cdef bint ackbody_parse(Slice body, bint single, Tools* t, AckReq* q) noexcept nogil:
     cdef Json j
     q.n = 0
     q.items = NULL
     q.group = slice_lit(b"__QUEUE_MODE__")
+    t.what = b"item"
+    t.index = 0
     if not json_body_object(&j, body, b"transactionId is required" if single else b"acknowledgments array is required",
-                            e):
+                            &t.error):
         return False
-    if single:
-        return ackbody_single(&j, a, q, e)
-    return ackbody_batch(&j, a, max_items, q, e)
+    return ackbody_single(&j, t, q) if single else ackbody_batch(&j, t, q)
 
-cdef bint ackbody_single(Json* j, Arena* a, AckReq* q, ApiError* e) noexcept nogil:
+cdef bint ackbody_single(Json* j, Tools* t, AckReq* q) noexcept nogil:
     cdef AckRaw raw
-    if not ackbody_object(j, a, &raw, e):
+    if not ackbody_object(j, t, &raw):
         return False
     if not json_end(j):
-        return json_refuse(e, j)
+        return json_refuse(&t.error, j)
     if raw.window.p == NULL and not raw.window_bad:
         if raw.txid.p == NULL:
-            return refuse(e, b"transactionId is required")
+            return refuse(&t.error, b"transactionId is required")
         if raw.partition.p == NULL:
-            return refuse(e, b"partitionId is required to ensure message uniqueness")
-    q.items = <AckItem*>arena_alloc(a, sizeof(AckItem))
+            return refuse(&t.error, b"partitionId is required to ensure message uniqueness")
+    q.items = <AckItem*>arena_alloc(t.arena, sizeof(AckItem))
     if q.items == NULL:
-        return refuse_memory(e)
-    if not ackbody_item(q.items, &raw, NULL, a, b"item", 0, e):
+        return refuse_memory(&t.error)
+    if not ackbody_item(q.items, &raw, NULL, t):
         return False
     q.group = q.items.group_name
     q.n = 1
     return True
 
-cdef bint ackbody_batch(Json* j, Arena* a, int max_items, AckReq* q, ApiError* e) noexcept nogil:
+cdef bint ackbody_batch(Json* j, Tools* t, AckReq* q) noexcept nogil:
     cdef bint first = True
     cdef bint seen = False
     cdef Slice key
     cdef Slice group
     cdef int c
     json_enter(j, b'{')
-    while member_next(j, &first, a, &key):
+    while member_next(j, &first, t.arena, &key):
         c = json_peek(j)
         if member_is(key, b"acknowledgments") and c == b'[':
             if seen:
-                return refuse(e, b"acknowledgments is given twice")
+                return refuse(&t.error, b"acknowledgments is given twice")
             seen = True
-            if not ackbody_items(j, a, max_items, q, e):
+            if not ackbody_items(j, t, q):
                 return False
         elif member_is(key, b"consumerGroup") and c == b'"':
             if not json_skip(j, &group):
                 break
-            if group.n > 2 and not ident_name(group, a, &q.group):
-                return refuse(e, b"consumerGroup must be valid text of at most 255 bytes")
-        elif typo_key(key, BATCH_NAMES, b"body", -1, a, e):
+            if group.n > 2 and not ident_name(group, t.arena, &q.group):
+                return refuse(&t.error, b"consumerGroup must be valid text of at most 255 bytes")
+        elif typo_key(key, BATCH_NAMES, b"body", -1, t.arena, &t.error):
             return False
         elif not json_skip(j, NULL):
             break
     if j.error != NULL or not json_end(j):
-        return json_refuse(e, j)
-    if not seen:
-        return refuse(e, b"acknowledgments array is required")
-    return True
+        return json_refuse(&t.error, j)
+    return seen or refuse(&t.error, b"acknowledgments array is required")
 
-cdef bint ackbody_items(Json* j, Arena* a, int max_items, AckReq* q, ApiError* e) noexcept nogil:
+cdef bint ackbody_items(Json* j, Tools* t, AckReq* q) noexcept nogil:
     cdef bint first = True
     cdef AckRaw raw, before
     cdef bint window
     cdef int room = 0
     json_enter(j, b'[')
     while json_element(j, &first):
-        if q.n >= max_items:
-            return refuse_as(e, b"acknowledgments has more than %d elements", max_items)
-        q.items = <AckItem*>arena_grow(a, q.items, q.n, sizeof(AckItem), 32, &room)
+        t.index = q.n
+        if q.n >= t.settings.max_items:
+            return refuse_as(&t.error, b"acknowledgments has more than %d elements", t.settings.max_items)
+        q.items = <AckItem*>arena_grow(t.arena, q.items, q.n, sizeof(AckItem), 32, &room)
         if q.items == NULL:
-            return refuse_memory(e)
+            return refuse_memory(&t.error)
         if json_peek(j) != b'{':
             if not json_skip(j, NULL):
                 break
             memset(&raw, 0, sizeof(AckRaw))
-        elif not ackbody_object(j, a, &raw, e):
+        elif not ackbody_object(j, t, &raw):
             return False
         window = raw.window.p != NULL or raw.window_bad
         if not window and (raw.txid.p == NULL or raw.txid.n <= 2):
-            return refuse_item(e, b"Each acknowledgment must have a valid transactionId string", b"item", q.n,
-                               b"transactionId")
+            return refuse_item(t, b"Each acknowledgment must have a valid transactionId string", b"transactionId")
         if not window and (raw.partition.p == NULL or raw.partition.n <= 2):
-            return refuse_item(e,
+            return refuse_item(t,
                                b"Each acknowledgment must have a valid partitionId string to ensure message uniqueness",
-                               b"item", q.n, b"partitionId")
-        if not ackbody_item(&q.items[q.n], &raw, &before if q.n else NULL, a, b"item", q.n, e):
+                               b"partitionId")
+        if not ackbody_item(&q.items[q.n], &raw, &before if q.n else NULL, t):
             return False
         before = raw
         q.n += 1
-    return j.error == NULL or json_refuse(e, j)
+    return j.error == NULL or json_refuse(&t.error, j)
 
 # ---- an acknowledgment as literals -----------------------------------------------------------------------------------
 
-cdef bint ackbody_object(Json* j, Arena* a, AckRaw* raw, ApiError* e) noexcept nogil:
+cdef bint ackbody_object(Json* j, Tools* t, AckRaw* raw) noexcept nogil:
     cdef bint first = True
     cdef Slice key, value
     cdef int c
     memset(raw, 0, sizeof(AckRaw))
     raw.names = ACK_NAMES
     json_enter(j, b'{')
-    while member_next(j, &first, a, &key):
+    while member_next(j, &first, t.arena, &key):
         c = json_peek(j)
         if not json_skip(j, &value):
             break
         ackbody_member(raw, key, c, value)
-    return j.error == NULL or json_refuse(e, j)
+    return j.error == NULL or json_refuse(&t.error, j)
 
 cdef void ackbody_member(AckRaw* raw, Slice key, int c, Slice value) noexcept nogil:
     # Takes a member. c: first byte of its value. A fence (a lease, a status, an id) of another type is kept as bad. Any
@@ -167,82 +165,79 @@ cdef void ackbody_typo(AckRaw* raw, Slice key) noexcept nogil:
     elif judged == NAME_OTHER and raw.other.p == NULL:
         raw.other = key
 
-cdef bint ackbody_refused(AckRaw* raw, const char* what, int index, Arena* a, ApiError* e) noexcept nogil:
-    return (raw.typo.p != NULL and typo_key(raw.typo, raw.names, what, index, a, e)
-            or raw.other.p != NULL and typo_key(raw.other, raw.names, what, index, a, e))
+cdef bint ackbody_refused(AckRaw* raw, Tools* t) noexcept nogil:
+    return (raw.typo.p != NULL and typo_key(raw.typo, raw.names, t.what, t.index, t.arena, &t.error)
+            or raw.other.p != NULL and typo_key(raw.other, raw.names, t.what, t.index, t.arena, &t.error))
 
 # ---- an acknowledgment from its literals -----------------------------------------------------------------------------
 
-cdef bint ackbody_item(AckItem* it, AckRaw* raw, AckRaw* before, Arena* a, const char* what, int index,
-                       ApiError* e) noexcept nogil:
+cdef bint ackbody_item(AckItem* it, AckRaw* raw, AckRaw* before, Tools* t) noexcept nogil:
     # Makes an item from literals. Requires transactionId and partitionId, or a window.
     # before: the literals of the item before it in the array, or NULL. Most items share its partition and its lease.
     cdef Slice text
     cdef uint8_t kind, keep
     memset(it, 0, sizeof(AckItem))
     if raw.window.p != NULL or raw.window_bad:
-        return ackbody_window(it, raw, a, what, index, e) and ackbody_item_rest(it, raw, NULL, a, what, index, e)
-    if not ident_txid(raw.txid, a, &text, it.id, &kind, &keep):
-        return refuse_item(e, b"transactionId must be valid text of at most 255 characters", what, index,
-                           b"transactionId")
+        return ackbody_window(it, raw, t) and ackbody_item_rest(it, raw, NULL, t)
+    if not ident_txid(raw.txid, t.arena, &text, it.id, &kind, &keep):
+        return refuse_item(t, b"transactionId must be valid text of at most 255 characters", b"transactionId")
     it.txid_json = raw.txid
     if before != NULL and slice_eq(before.partition, raw.partition):
         memcpy(it.partition_uuid, (it - 1).partition_uuid, 16)
         it.partition_number = (it - 1).partition_number
-    elif (not text_unescape(raw.partition, a, &text, NULL)
+    elif (not text_unescape(raw.partition, t.arena, &text, NULL)
           or not (uuid_parse(text, it.partition_uuid) or ident_whole(text, &it.partition_number))):
         # a UUID, or the decimal number that framed pops carry
-        return refuse_item(e, b"partitionId must be a UUID", what, index, b"partitionId")
-    return ackbody_item_rest(it, raw, before, a, what, index, e)
+        return refuse_item(t, b"partitionId must be a UUID", b"partitionId")
+    return ackbody_item_rest(it, raw, before, t)
 
-cdef bint ackbody_window(AckItem* it, AckRaw* raw, Arena* a, const char* what, int index, ApiError* e) noexcept nogil:
+cdef bint ackbody_window(AckItem* it, AckRaw* raw, Tools* t) noexcept nogil:
     # Reads windowId, `partitionId:leaseId` of a stream's window, instead of all three ids.
     cdef Slice text
     if (raw.txid.p != NULL or raw.txid_bad or raw.partition.p != NULL or raw.lease.p != NULL or raw.lease_bad
             or raw.cumulative or raw.cumulative_bad):
-        return refuse_item(e, b"windowId stands instead of transactionId, partitionId, leaseId and cumulative", what,
-                           index, b"windowId")
-    if (raw.window_bad or not text_unescape(raw.window, a, &text, NULL) or text.n != 73 or text.p[36] != b':'
+        return refuse_item(t, b"windowId stands instead of transactionId, partitionId, leaseId and cumulative",
+                           b"windowId")
+    if (raw.window_bad or not text_unescape(raw.window, t.arena, &text, NULL) or text.n != 73 or text.p[36] != b':'
             or not uuid_parse(slice_of(text.p, 36), it.partition_uuid)
             or not uuid_parse(slice_of(text.p + 37, 36), it.lease)):
-        return refuse_item(e, b"windowId must be the id of a window", what, index, b"windowId")
+        return refuse_item(t, b"windowId must be the id of a window", b"windowId")
     it.txid_json = raw.window
     it.window = True
     it.has_lease = True
     return True
 
-cdef bint ackbody_item_rest(AckItem* it, AckRaw* raw, AckRaw* before, Arena* a, const char* what, int index,
-                            ApiError* e) noexcept nogil:
+cdef bint ackbody_item_rest(AckItem* it, AckRaw* raw, AckRaw* before, Tools* t) noexcept nogil:
     # Reads all members but transactionId and partitionId.
     cdef Slice text
     it.status = ackbody_status(raw.status)
     if strict and (it.status == ACK_OTHER or raw.status_bad):
-        return refuse_item(e, b"status must be completed, failed, retry or dlq", what, index, b"status")
-    if ackbody_refused(raw, what, index, a, e):
+        return refuse_item(t, b"status must be completed, failed, retry or dlq", b"status")
+    if ackbody_refused(raw, t):
         return False
     if raw.cumulative_bad:
-        return refuse_item(e, b"cumulative must be true or false", what, index, b"cumulative")
+        return refuse_item(t, b"cumulative must be true or false", b"cumulative")
     if raw.cumulative and it.status != ACK_OTHER:
         if it.status != ACK_COMPLETED:
-            return refuse_item(e, b"cumulative goes with the status completed alone", what, index, b"cumulative")
+            return refuse_item(t, b"cumulative goes with the status completed alone", b"cumulative")
         it.status = ACK_UPTO
     it.delay_us = ACK_DELAY_OF_QUEUE
     if raw.delay.p != NULL and not time_delay(raw.delay, &it.delay_us):
-        return refuse_item(e, DELAY_TEXT, what, index, b"delayMs")
+        return refuse_item(t, DELAY_TEXT, b"delayMs")
     it.lease_bad = raw.lease_bad
     if before != NULL and (it - 1).has_lease and raw.lease.p != NULL and slice_eq(before.lease, raw.lease):
         memcpy(it.lease, (it - 1).lease, 16)
         it.has_lease = True
     elif raw.lease.p != NULL and raw.lease.n > 2:
-        if text_unescape(raw.lease, a, &text, NULL) and uuid_parse(text, it.lease):
+        if text_unescape(raw.lease, t.arena, &text, NULL) and uuid_parse(text, it.lease):
             it.has_lease = True
         else:
             it.lease_bad = True
     if raw.error.p != NULL and not slice_is(raw.error, b'""'):
-        ackbody_reason(raw.error, a, &it.error)
+        ackbody_reason(raw.error, t.arena, &it.error)
     it.group_name = slice_lit(b"__QUEUE_MODE__")
-    if raw.group.p != NULL and raw.group.n > 2 and not ident_name(raw.group, a, &it.group_name):
-        return refuse_item(e, b"consumerGroup must be valid text of at most 255 bytes", what, index, b"consumerGroup")
+    if raw.group.p != NULL and raw.group.n > 2 and not ident_name(raw.group, t.arena, &it.group_name):
+        return refuse_item(t, b"consumerGroup must be valid text of at most 255 bytes", b"consumerGroup")
     return True
 
 cdef uint8_t ackbody_status(Slice raw) noexcept nogil:

@@ -26,7 +26,7 @@ cdef struct CycleAckRaw:
 
 # ---- the body --------------------------------------------------------------------------------------------------------
 
-cdef bint cyclebody_parse(Slice body, Arena* a, UuidGen* g, CycleReq* q, ApiError* e) noexcept nogil:
+cdef bint cyclebody_parse(Slice body, Tools* t, CycleReq* q) noexcept nogil:
     cdef Json j
     cdef bint first = True
     cdef Slice key, value
@@ -35,47 +35,53 @@ cdef bint cyclebody_parse(Slice body, Arena* a, UuidGen* g, CycleReq* q, ApiErro
     memset(&raw, 0, sizeof(raw))
     memset(q, 0, sizeof(CycleReq))
     q.code = b"invalid_request"
-    if not json_body(&j, body, e):
+    if not json_body(&j, body, &t.error):
         q.code = b"empty_body"
         return False
     if json_peek(&j) != b'{':
         if not json_skip(&j, NULL) or not json_end(&j):
-            return cyclebody_no_json(q, &j, e)
-        return refuse(e, b"request body must be a JSON object")
+            return cyclebody_no_json(q, &j, t)
+        return refuse(&t.error, b"request body must be a JSON object")
     json_enter(&j, b'{')
-    while member_next(&j, &first, a, &key):
+    while member_next(&j, &first, t.arena, &key):
         c = json_peek(&j)
         if member_is(key, b"state_ops") and c != b'n':
-            if not cyclebody_ops(&j, a, q, e):
+            if not cyclebody_ops(&j, t, q):
                 return False
             continue
         if member_is(key, b"push_items") and c != b'n':
-            if not cyclebody_items(&j, a, g, q, e):
+            if not cyclebody_items(&j, t, q):
                 return False
             continue
         if not json_skip(&j, &value):
             break
-        if (not typo_take(key, CYCLE_NAMES, value, &raw.query)
-                and cyclebody_typo(q, key, CYCLE_NAMES, b"body", -1, a, e)):
+        cyclebody_at(t, b"body", -1)
+        if not typo_take(key, CYCLE_NAMES, value, &raw.query) and cyclebody_typo(q, key, CYCLE_NAMES, t):
             return False
     if j.error != NULL or not json_end(&j):
-        return cyclebody_no_json(q, &j, e)
+        return cyclebody_no_json(q, &j, t)
     q.query_json = raw.query
     q.partition_json = raw.partition
-    return cyclebody_ids(q, a, e) and cyclebody_rest(q, a, &raw, e)
+    cyclebody_at(t, NULL, 0)
+    return cyclebody_ids(q, t) and cyclebody_rest(q, t, &raw)
 
-cdef bint cyclebody_ids(CycleReq* q, Arena* a, ApiError* e) noexcept nogil:
+cdef inline void cyclebody_at(Tools* t, const char* part, int place) noexcept nogil:
+    # Notes which part is read, for a refusal. part NULL: the whole. place: -1 if the part is not a list.
+    t.what = part
+    t.index = place
+
+cdef bint cyclebody_ids(CycleReq* q, Tools* t) noexcept nogil:
     cdef Slice text
     if q.query_json.p == NULL or q.query_json.p[0] != b'"' or q.query_json.n == 2:
-        return refuse(e, b"query_id is required")
+        return refuse(&t.error, b"query_id is required")
     if q.partition_json.p == NULL or q.partition_json.p[0] != b'"' or q.partition_json.n == 2:
-        return refuse(e, b"partition_id is required")
-    if not cyclebody_text(q.query_json, a, 0, NAME_MAX, NULL, 0, b"query_id", &text, e):
+        return refuse(&t.error, b"partition_id is required")
+    if not cyclebody_text(q.query_json, t, 0, NAME_MAX, b"query_id", &text):
         return False
     q.has_query = uuid_parse(text, q.query)
     if not q.has_query:
-        cyclebody_fail_query(q, a, text)
-    return cyclebody_text(q.partition_json, a, 0, NAME_MAX, NULL, 0, b"partition_id", &q.partition, e)
+        cyclebody_fail_query(q, t.arena, text)
+    return cyclebody_text(q.partition_json, t, 0, NAME_MAX, b"partition_id", &q.partition)
 
 cdef void cyclebody_fail_query(CycleReq* q, Arena* a, Slice text) noexcept nogil:
     # Marks the cycle as failed: query_id is no UUID. Uses the words of the control plane's state route
@@ -89,53 +95,53 @@ cdef void cyclebody_fail_query(CycleReq* q, Arena* a, Slice text) noexcept nogil
     q.failed = slice_of(NULL, 0)
     cyclebody_fail(q, a, b"query_id is no UUID: \"", slice_of(out, text.n + 1))
 
-cdef bint cyclebody_rest(CycleReq* q, Arena* a, const CycleRaw* raw, ApiError* e) noexcept nogil:
-    if not cyclebody_text(raw.group, a, 0, NAME_MAX, NULL, 0, b"consumer_group", &q.group, e):
+cdef bint cyclebody_rest(CycleReq* q, Tools* t, const CycleRaw* raw) noexcept nogil:
+    if not cyclebody_text(raw.group, t, 0, NAME_MAX, b"consumer_group", &q.group):
         return False
     if q.group.n == 0:
         q.group = slice_lit(b"__QUEUE_MODE__")
     if raw.release.p != NULL and memchr(b"tfn", raw.release.p[0], 3) == NULL:
-        return refuse(e, b"release_lease must be true or false")
+        return refuse(&t.error, b"release_lease must be true or false")
     q.keeps = raw.release.p != NULL and raw.release.p[0] == b'f'
-    return raw.ack.p == NULL or slice_is(raw.ack, b"null") or cyclebody_ack(raw.ack, a, q, e)
+    return raw.ack.p == NULL or slice_is(raw.ack, b"null") or cyclebody_ack(raw.ack, t, q)
 
-cdef bint cyclebody_members(CycleReq* q, Json* j, const char* names, Slice* values, const char* part, int place,
-                            Arena* a, ApiError* e) noexcept nogil:
+cdef bint cyclebody_members(CycleReq* q, Json* j, Tools* t, const char* names, Slice* values) noexcept nogil:
     # Reads the members of the object at the cursor. values: in the order of the names.
     cdef bint first = True
     cdef Slice key, value
     json_enter(j, b'{')
-    while member_next(j, &first, a, &key):
+    while member_next(j, &first, t.arena, &key):
         if not json_skip(j, &value):
             break
-        if not typo_take(key, names, value, values) and cyclebody_typo(q, key, names, part, place, a, e):
+        if not typo_take(key, names, value, values) and cyclebody_typo(q, key, names, t):
             return False
-    return j.error == NULL or cyclebody_no_json(q, j, e)
+    return j.error == NULL or cyclebody_no_json(q, j, t)
 
 # ---- state operations ------------------------------------------------------------------------------------------------
 # Reads what a cycle does to the state of its stream. A key is set or dropped; its last operation counts.
 
-cdef bint cyclebody_ops(Json* j, Arena* a, CycleReq* q, ApiError* e) noexcept nogil:
+cdef bint cyclebody_ops(Json* j, Tools* t, CycleReq* q) noexcept nogil:
     # Reads the array at the cursor.
     cdef bint first = True
     cdef int room = 0
     q.n = 0
     q.ops = NULL
     if json_peek(j) != b'[':
-        return refuse(e, b"state_ops must be an array")
+        return refuse(&t.error, b"state_ops must be an array")
     json_enter(j, b'[')
     while json_element(j, &first):
         if q.n >= CYCLE_OPS:
-            return cyclebody_too_many(q, b"state_ops", CYCLE_OPS, e)
-        q.ops = <CycleOp*>arena_grow(a, q.ops, q.n, sizeof(CycleOp), 16, &room)
+            return cyclebody_too_many(q, b"state_ops", CYCLE_OPS, t)
+        q.ops = <CycleOp*>arena_grow(t.arena, q.ops, q.n, sizeof(CycleOp), 16, &room)
         if q.ops == NULL:
-            return refuse_memory(e)
-        if not cyclebody_op(j, a, q, &q.ops[q.n], q.n, e):
+            return refuse_memory(&t.error)
+        cyclebody_at(t, b"state_ops", q.n)
+        if not cyclebody_op(j, t, q, &q.ops[q.n]):
             return False
         q.n += 1
     if j.error != NULL:
-        return cyclebody_no_json(q, j, e)
-    return q.n < 2 or cyclebody_ops_last(q, e)
+        return cyclebody_no_json(q, j, t)
+    return q.n < 2 or cyclebody_ops_last(q, &t.error)
 
 cdef bint cyclebody_ops_last(CycleReq* q, ApiError* e) noexcept nogil:
     # Marks as dropped all but the last operation of each key.
@@ -159,35 +165,35 @@ cdef bint cyclebody_ops_last(CycleReq* q, ApiError* e) noexcept nogil:
     table_free(&keys)
     return good
 
-cdef bint cyclebody_op(Json* j, Arena* a, CycleReq* q, CycleOp* op, int place, ApiError* e) noexcept nogil:
+cdef bint cyclebody_op(Json* j, Tools* t, CycleReq* q, CycleOp* op) noexcept nogil:
     cdef CycleOpRaw raw
     memset(op, 0, sizeof(CycleOp))
     raw.kind = slice_lit(b"null")
     raw.key = slice_of(NULL, 0)
     raw.value = slice_lit(b"{}")
     if json_peek(j) != b'{':
-        return refuse_as(e, b"state_ops[%d] must be an object", place)
-    if not cyclebody_members(q, j, CYCLE_OP_NAMES, &raw.kind, b"state_ops", place, a, e):
+        return refuse_as(&t.error, b"state_ops[%d] must be an object", t.index)
+    if not cyclebody_members(q, j, t, CYCLE_OP_NAMES, &raw.kind):
         return False
     op.value = raw.value
     if not slice_is(raw.kind, b"\"upsert\"") and not slice_is(raw.kind, b"\"delete\""):
         if raw.kind.p[0] == b'"':
-            text_unescape(raw.kind, a, &raw.kind, NULL)
-        cyclebody_fail(q, a, b"Unknown state_op type: ", raw.kind)
+            text_unescape(raw.kind, t.arena, &raw.kind, NULL)
+        cyclebody_fail(q, t.arena, b"Unknown state_op type: ", raw.kind)
         return True
-    if not cyclebody_text(raw.key, a, 0, CYCLE_KEY, b"state_ops", place, b"key", &op.key, e):
+    if not cyclebody_text(raw.key, t, 0, CYCLE_KEY, b"key", &op.key):
         return False
     if op.key.p == NULL:
-        return cyclebody_refuse(e, b"state_ops", place, b"key", b"is required")
+        return cyclebody_refuse(t, b"key", b"is required")
     if slice_is(raw.kind, b"\"delete\""):
         op.value.p = NULL
         return True
     if op.value.n > CYCLE_VALUE:
         q.code = b"value_too_large"
-        cyclebody_refuse(e, b"state_ops", place, b"value", b"has more than 1048576 bytes")
-        e.status = 413
+        cyclebody_refuse(t, b"value", b"has more than 1048576 bytes")
+        t.error.status = 413
         return False
-    cyclebody_op_end(op, a)
+    cyclebody_op_end(op, t.arena)
     return True
 
 cdef void cyclebody_op_end(CycleOp* op, Arena* a) noexcept nogil:
@@ -217,87 +223,78 @@ cdef void cyclebody_op_end(CycleOp* op, Arena* a) noexcept nogil:
 # ---- messages to push ------------------------------------------------------------------------------------------------
 # Reads items of a push for the sinks of the cycle, and namespace and task for queues that it creates.
 
-cdef bint cyclebody_items(Json* j, Arena* a, UuidGen* g, CycleReq* q, ApiError* e) noexcept nogil:
+cdef bint cyclebody_items(Json* j, Tools* t, CycleReq* q) noexcept nogil:
     # Reads the array at the cursor.
     cdef PushReq* push = &q.push
     cdef bint first = True
     memset(push, 0, sizeof(PushReq))
     q.spaces = NULL
     if json_peek(j) != b'[':
-        return refuse(e, b"push_items must be an array")
+        return refuse(&t.error, b"push_items must be an array")
     json_enter(j, b'[')
     while json_element(j, &first):
         if push.n >= CYCLE_ITEMS:
-            return cyclebody_too_many(q, b"push_items", CYCLE_ITEMS, e)
-        if not pushitems_grow(push, a, j, slice_of(j.begin, j.end - j.begin), CYCLE_ITEMS, e):
-            return False
-        if not cyclebody_item(j, a, g, q, &push.items[push.n], push.n, e):
+            return cyclebody_too_many(q, b"push_items", CYCLE_ITEMS, t)
+        cyclebody_at(t, b"push_items", push.n)
+        if (not pushitems_grow(push, t, j, slice_of(j.begin, j.end - j.begin), CYCLE_ITEMS)
+                or not cyclebody_item(j, t, q, &push.items[push.n])):
             return False
         push.n += 1
-    return j.error == NULL or cyclebody_no_json(q, j, e)
+    return j.error == NULL or cyclebody_no_json(q, j, t)
 
-cdef bint cyclebody_item(Json* j, Arena* a, UuidGen* g, CycleReq* q, PushItem* it, int place,
-                         ApiError* e) noexcept nogil:
+cdef bint cyclebody_item(Json* j, Tools* t, CycleReq* q, PushItem* it) noexcept nogil:
     cdef bint first = True
     cdef Slice key, value, text
     cdef CycleItemRaw given
     cdef ItemRaw raw
     cdef unsigned char[16] id
     if json_peek(j) != b'{':
-        return refuse_as(e, b"push_items[%d] must be an object", place)
+        return refuse_as(&t.error, b"push_items[%d] must be an object", t.index)
     memset(&given, 0, sizeof(given))
     memset(&raw, 0, sizeof(raw))
     json_enter(j, b'{')
-    while member_next(j, &first, a, &key):
+    while member_next(j, &first, t.arena, &key):
         if not json_skip(j, &value):
             break
+        if slice_is(value, b"null"):
+            value = slice_of(NULL, 0)     # as good as absent
         if typo_take(key, CYCLE_ITEM_NAMES, value, &given.queue):
             continue
         if member_is(key, b"deliverAt") or member_is(key, b"delayMs"):
-            if not slice_is(value, b"null") and not slice_is(value, b"0"):
-                return cyclebody_refuse(e, b"push_items", place,
-                                        b"deliverAt" if member_is(key, b"deliverAt") else b"delayMs",
+            if value.p != NULL and not slice_is(value, b"0"):
+                return cyclebody_refuse(t, b"deliverAt" if member_is(key, b"deliverAt") else b"delayMs",
                                         b"is not supported in a cycle")
-        elif not slice_is(value, b"null") and typo_unsupported(key) != NULL:
-            return cyclebody_refuse(e, b"push_items", place, typo_unsupported(key).name, b"is not supported in an item")
-        elif cyclebody_typo(q, key, CYCLE_ITEM_NAMES, b"push_items", place, a, e):
+        elif value.p != NULL and typo_unsupported(key) != NULL:
+            return cyclebody_refuse(t, typo_unsupported(key).name, b"is not supported in an item")
+        elif cyclebody_typo(q, key, CYCLE_ITEM_NAMES, t):
             return False
     if j.error != NULL:
-        return cyclebody_no_json(q, j, e)
+        return cyclebody_no_json(q, j, t)
     memcpy(&raw.queue, &given.queue, ITEM_SHARED * sizeof(Slice))
-    if not cyclebody_literal(&raw.queue, a, 1, NAME_MAX, place, b"queue", &text, e):
+    if not cyclebody_text(raw.queue, t, 1, NAME_MAX, b"queue", &text):
         return False
     if text.p == NULL:
-        return cyclebody_refuse(e, b"push_items", place, b"queue", b"is required")
-    if (not cyclebody_literal(&raw.part, a, 0, NAME_MAX, place, b"partition", &text, e)
-            or not cyclebody_literal(&raw.txid, a, 0, CYCLE_TXID, place, b"transactionId", &text, e)):
+        return cyclebody_refuse(t, b"queue", b"is required")
+    if (not cyclebody_text(raw.part, t, 0, NAME_MAX, b"partition", &text)
+            or not cyclebody_text(raw.txid, t, 0, CYCLE_TXID, b"transactionId", &text)):
         return False
     if text.p != NULL and not ident_txid_fits(text):
-        return cyclebody_refuse(e, b"push_items", place, b"transactionId", b"must have at most 255 characters")
-    if not cyclebody_literal(&raw.trace, a, 0, NAME_MAX, place, b"traceId", &text, e):
+        return cyclebody_refuse(t, b"transactionId", b"must have at most 255 characters")
+    if not cyclebody_text(raw.trace, t, 0, NAME_MAX, b"traceId", &text):
         return False
     if text.n and not uuid_parse(text, id):
-        return cyclebody_refuse(e, b"push_items", place, b"traceId", b"must be a UUID")
-    if (not cyclebody_text(given.ns, a, 0, NAME_MAX, b"push_items", place, b"namespace", &given.ns, e)
-            or not cyclebody_text(given.task, a, 0, NAME_MAX, b"push_items", place, b"task", &given.task, e)):
+        return cyclebody_refuse(t, b"traceId", b"must be a UUID")
+    if (not cyclebody_text(given.ns, t, 0, NAME_MAX, b"namespace", &given.ns)
+            or not cyclebody_text(given.task, t, 0, NAME_MAX, b"task", &given.task)
+            or not pushitem_new(&raw, t, it, b"null", NULL, it - 1 if t.index else NULL)):
         return False
-    if not pushitem_new(a, g, it, &raw, b"null", NULL, it - 1 if place else NULL, b"push_items", place, e):
-        return False
-    return given.ns.n + given.task.n == 0 or cyclebody_namespace(q, a, it.queue, given.ns, given.task, e)
+    return given.ns.n + given.task.n == 0 or cyclebody_namespace(q, t, it.queue, given.ns, given.task)
 
-cdef bint cyclebody_literal(Slice* raw, Arena* a, size_t least, size_t most, int place, const char* name, Slice* text,
-                            ApiError* e) noexcept nogil:
-    # Reads a literal of an item and its text; null is as good as absent.
-    cdef Slice literal = raw[0]
-    if slice_is(literal, b"null"):
-        raw[0] = slice_of(NULL, 0)
-    return cyclebody_text(literal, a, least, most, b"push_items", place, name, text, e)
-
-cdef bint cyclebody_namespace(CycleReq* q, Arena* a, Slice queue, Slice ns, Slice task, ApiError* e) noexcept nogil:
+cdef bint cyclebody_namespace(CycleReq* q, Tools* t, Slice queue, Slice ns, Slice task) noexcept nogil:
     # Notes namespace and task of the queue, in case it is created. The newest entry comes first.
-    cdef CycleSpace* s = <CycleSpace*>arena_alloc(a, sizeof(CycleSpace))
+    cdef CycleSpace* s = <CycleSpace*>arena_alloc(t.arena, sizeof(CycleSpace))
     if s == NULL:
-        return refuse_memory(e)
+        return refuse_memory(&t.error)
     s.next = q.spaces
     s.queue = queue
     s.ns = ns if ns.p != NULL else slice_lit(b"")
@@ -307,22 +304,22 @@ cdef bint cyclebody_namespace(CycleReq* q, Arena* a, Slice queue, Slice ns, Slic
 
 # ---- the acknowledgment ----------------------------------------------------------------------------------------------
 
-cdef bint cyclebody_ack(Slice raw, Arena* a, CycleReq* q, ApiError* e) noexcept nogil:
+cdef bint cyclebody_ack(Slice raw, Tools* t, CycleReq* q) noexcept nogil:
     cdef Json j
     cdef CycleAckRaw ack
     cdef Slice none = slice_of(NULL, 0)
     cdef uint8_t kind, keep
     cdef int64_t n
     if raw.p[0] != b'{':
-        return refuse(e, b"ack must be an object or null")
+        return refuse(&t.error, b"ack must be an object or null")
     memset(&ack, 0, sizeof(ack))
     json_open(&j, raw, JSON_DEPTH)
-    if not cyclebody_members(q, &j, CYCLE_ACK_NAMES, &ack.txid, b"ack", -1, a, e):
-        return False
-    if (not cyclebody_text(ack.txid, a, 0, CYCLE_TXID, b"ack", -1, b"transactionId", &ack.txid, e)
-            or not cyclebody_text(ack.lease, a, 0, NAME_MAX, b"ack", -1, b"leaseId", &ack.lease, e)
-            or not cyclebody_text(ack.status, a, 0, NAME_MAX, b"ack", -1, b"status", &ack.status, e)
-            or not cyclebody_reason(ack.error, a, q, e)):
+    cyclebody_at(t, b"ack", -1)
+    if (not cyclebody_members(q, &j, t, CYCLE_ACK_NAMES, &ack.txid)
+            or not cyclebody_text(ack.txid, t, 0, CYCLE_TXID, b"transactionId", &ack.txid)
+            or not cyclebody_text(ack.lease, t, 0, NAME_MAX, b"leaseId", &ack.lease)
+            or not cyclebody_text(ack.status, t, 0, NAME_MAX, b"status", &ack.status)
+            or not cyclebody_reason(ack.error, t, q)):
         return False
     q.has_ack = True
     q.dead = slice_is(ack.status, b"failed") or slice_is(ack.status, b"dlq")
@@ -331,62 +328,59 @@ cdef bint cyclebody_ack(Slice raw, Arena* a, CycleReq* q, ApiError* e) noexcept 
     if q.error.n == 0:
         q.error = slice_lit(b"Streaming cycle reported failure")
     if ack.txid.n == 0:
-        cyclebody_fail(q, a, b"ack.transactionId is required", none)
+        cyclebody_fail(q, t.arena, b"ack.transactionId is required", none)
         return True
     ident_record(ack.txid, q.ack, &kind, &keep)
     if ack.status.n and not (q.dead or slice_is(ack.status, b"completed") or slice_is(ack.status, b"success")):
-        cyclebody_fail(q, a, b"Unknown ack.status: ", ack.status)
+        cyclebody_fail(q, t.arena, b"Unknown ack.status: ", ack.status)
     elif q.has_lease and not uuid_parse(ack.lease, q.lease):
-        cyclebody_fail(q, a, b"Invalid or expired lease", none)
+        cyclebody_fail(q, t.arena, b"Invalid or expired lease", none)
     return True
 
-cdef bint cyclebody_reason(Slice raw, Arena* a, CycleReq* q, ApiError* e) noexcept nogil:
+cdef bint cyclebody_reason(Slice raw, Tools* t, CycleReq* q) noexcept nogil:
     # Takes why the cycle failed: a text, or any other JSON as it is spelled.
     if raw.p == NULL or raw.p[0] == b'"' or raw.p[0] == b'n':
-        return cyclebody_text(raw, a, 0, CYCLE_REASON, b"ack", -1, b"error", &q.error, e)
+        return cyclebody_text(raw, t, 0, CYCLE_REASON, b"error", &q.error)
     if raw.n > CYCLE_REASON or not text_is_utf8(raw):
-        return cyclebody_refuse(e, b"ack", -1, b"error", b"must be at most 65536 bytes")
+        return cyclebody_refuse(t, b"error", b"must be at most 65536 bytes")
     q.error = raw
     return True
 
 # ---- texts, refusals, failures ---------------------------------------------------------------------------------------
 
-cdef bint cyclebody_text(Slice raw, Arena* a, size_t least, size_t most, const char* part, int place, const char* name,
-                         Slice* out, ApiError* e) noexcept nogil:
+cdef bint cyclebody_text(Slice raw, Tools* t, size_t least, size_t most, const char* name, Slice* out) noexcept nogil:
     # Reads a text, p NULL if it is absent or null. Returns False if it is no text, too short, too long, or has a NUL.
     cdef bint half = False
     cdef char[80] text
     out[0] = slice_of(NULL, 0)
     if raw.p == NULL or slice_is(raw, b"null"):
         return True
-    if (raw.p[0] == b'"' and text_unescape(raw, a, out, &half) and not half and least <= out.n <= most
+    if (raw.p[0] == b'"' and text_unescape(raw, t.arena, out, &half) and not half and least <= out.n <= most
             and memchr(out.p, 0, out.n) == NULL):
         return True
     snprintf(text, sizeof(text), b"must be a text of %s%d bytes without NUL", b"1 to " if least else b"at most ",
              <int>most)
-    return cyclebody_refuse(e, part, place, name, text)
+    return cyclebody_refuse(t, name, text)
 
-cdef bint cyclebody_refuse(ApiError* e, const char* part, int place, const char* name, const char* text) noexcept nogil:
-    # Refuses a part: `pushitems_array[3].queue is required`. part NULL: the whole; place -1: the part is not a list.
-    # Returns False.
-    if part == NULL:
-        return refuse_as(e, b"%s %s", name, text)
-    if place < 0:
-        return refuse_as(e, b"%s.%s %s", part, name, text)
-    return refuse_as(e, b"%s[%d].%s %s", part, place, name, text)
+cdef bint cyclebody_refuse(Tools* t, const char* name, const char* text) noexcept nogil:
+    # Refuses a member of the part that is read: `push_items[3].queue is required`. Returns False.
+    if t.what == NULL:
+        return refuse_as(&t.error, b"%s %s", name, text)
+    if t.index < 0:
+        return refuse_as(&t.error, b"%s.%s %s", t.what, name, text)
+    return refuse_as(&t.error, b"%s[%d].%s %s", t.what, t.index, name, text)
 
-cdef bint cyclebody_no_json(CycleReq* q, Json* j, ApiError* e) noexcept nogil:
+cdef bint cyclebody_no_json(CycleReq* q, Json* j, Tools* t) noexcept nogil:
     q.code = b"invalid_json"
-    return json_refuse(e, j)
+    return json_refuse(&t.error, j)
 
-cdef bint cyclebody_too_many(CycleReq* q, const char* name, int most, ApiError* e) noexcept nogil:
+cdef bint cyclebody_too_many(CycleReq* q, const char* name, int most, Tools* t) noexcept nogil:
     q.code = b"too_many"
-    return refuse_as(e, b"%s has more than %d elements", name, most)
+    return refuse_as(&t.error, b"%s has more than %d elements", name, most)
 
-cdef bint cyclebody_typo(CycleReq* q, Slice key, const char* names, const char* part, int place, Arena* a,
-                         ApiError* e) noexcept nogil:
+cdef bint cyclebody_typo(CycleReq* q, Slice key, const char* names, Tools* t) noexcept nogil:
     # Judges an unknown key. Returns True if it was refused.
-    if not typo_key(key, names, part, place, a, e):
+    if not typo_key(key, names, t.what, t.index, t.arena, &t.error):
         return False
     q.code = b"unknown_name"
     return True
@@ -426,7 +420,7 @@ cdef void cyclebody_reply(Buf* b, CycleReq* q, Slice queue, Slice error) noexcep
     member_int(b, b",\"state_ops_applied\":", q.n if done and not q.windows_closed else 0)
     buf_text(b, b",\"push_results\":")
     if done and not q.windows_closed:
-        pushreply_items(b, &q.push, q.push.n)
+        pushreply_put(b, &q.push, q.push.n)
     else:
         buf_text(b, b"[]")
     buf_text(b, b",\"ack_result\":")

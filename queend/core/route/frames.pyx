@@ -13,9 +13,7 @@ cdef struct Frames:
     # The state of reading one body.
     const unsigned char* p
     const unsigned char* end
-    Arena* arena
-    UuidGen* uuids
-    Unzip* unzip
+    Tools* t
     size_t unpacked           # bytes unpacked so far, all groups together
     int max_items
     int n                     # records so far
@@ -23,33 +21,31 @@ cdef struct Frames:
     int group                 # number of the group being read
     bint single               # no runs
     PushReq* out
-    ApiError* error
 
 cdef enum:
     FRAMES_ANY_SIZE = -1      # no size is announced
 
 # ---- a body ----------------------------------------------------------------------------------------------------------
 
-cdef bint frames_parse(Slice body, Unzip* z, Arena* a, UuidGen* g, int max_items, PushReq* out,
-                       ApiError* e) noexcept nogil:
+cdef bint frames_parse(Slice body, Tools* t, PushReq* out) noexcept nogil:
     cdef Frames f
     cdef uint8_t flags
     cdef Slice raw
     cdef uint32_t raw_len
-    frames_begin(&f, body, z, a, g, max_items, out, e)
+    frames_begin(&f, body, t, out)
     if not frames_magic(body, b"QPB1"):
-        return refuse(e, b"Invalid binary push: it does not begin with QPB1")
+        return refuse(&t.error, b"Invalid binary push: it does not begin with QPB1")
     if body.n < 5:
-        return refuse(e, b"Invalid binary push: cut off")
+        return refuse(&t.error, b"Invalid binary push: cut off")
     flags = f.p[4]
     f.p += 5
     if (flags & ~(FRAMES_ZSTD | FRAMES_COUNTS | FRAMES_TXN | FRAMES_FRAMES)
             or (flags & FRAMES_FRAMES and flags & (FRAMES_ZSTD | FRAMES_TXN))):
-        return refuse(e, b"Invalid binary push: unknown flags")
+        return refuse(&t.error, b"Invalid binary push: unknown flags")
     out.counts = flags & FRAMES_COUNTS != 0
     if flags & FRAMES_ZSTD:
         if not frames_u32(&f, &raw_len):
-            return refuse(e, b"Invalid binary push: cut off")
+            return refuse(&t.error, b"Invalid binary push: cut off")
         if not frames_unzip(&f, slice_of(<const char*>f.p, f.end - f.p), raw_len, &raw):
             return False
         f.p = <const unsigned char*>raw.p
@@ -62,33 +58,29 @@ cdef bint frames_parse(Slice body, Unzip* z, Arena* a, UuidGen* g, int max_items
 cdef inline bint frames_magic(Slice body, const char* magic) noexcept nogil:
     return body.n >= 4 and memcmp(body.p, magic, 4) == 0
 
-cdef void frames_begin(Frames* f, Slice body, Unzip* z, Arena* a, UuidGen* g, int max_items, PushReq* out,
-                       ApiError* e) noexcept nogil:
+cdef void frames_begin(Frames* f, Slice body, Tools* t, PushReq* out) noexcept nogil:
     memset(f, 0, sizeof(Frames))
     f.p = <const unsigned char*>body.p
     f.end = f.p + body.n
-    f.arena = a
-    f.uuids = g
-    f.unzip = z
-    f.max_items = max_items
+    f.t = t
+    f.max_items = t.settings.max_items
     f.out = out
-    f.error = e
     out.n = 0
     out.items = NULL
 
 cdef bint frames_unzip(Frames* f, Slice frame, int64_t expected, Slice* out) noexcept nogil:
     # Unpacks a zstd frame. The bound UNZIP_MOST is for the whole request, so many small frames add up. expected: the
     # announced size, or FRAMES_ANY_SIZE.
-    cdef size_t most = unzip_room(f.unzip, UNZIP_MOST)
-    cdef int result = unzip_frame(f.unzip, frame, most - f.unpacked, f.arena, out)
+    cdef size_t most = unzip_room(f.t.unzip, UNZIP_MOST)
+    cdef int result = unzip_frame(f.t.unzip, frame, most - f.unpacked, f.t.arena, out)
     if result == UNZIP_MEMORY:
-        return refuse_memory(f.error)
+        return refuse_memory(&f.t.error)
     if result == UNZIP_LARGE and most < UNZIP_MOST:
-        f.error.status = REFUSED_HERE
+        f.t.error.status = REFUSED_HERE
         return False
     if result == UNZIP_LARGE:
-        refuse_as(f.error, b"The request unpacks to more than %d bytes (group %d)", <int>UNZIP_MOST, f.group)
-        f.error.status = 413
+        refuse_as(&f.t.error, b"The request unpacks to more than %d bytes (group %d)", <int>UNZIP_MOST, f.group)
+        f.t.error.status = 413
         return False
     if result == UNZIP_BAD:
         return frames_refuse(f, b"not exactly one zstd frame that tells its size")
@@ -110,11 +102,11 @@ cdef bint frames_groups(Frames* f, uint8_t flags) noexcept nogil:
         if not frames_text(f, &like.queue) or not frames_text(f, &like.part) or not frames_u32(f, &n):
             return frames_refuse(f, b"cut off")
         if like.queue.n == 0 or not ident_name_valid(like.queue):
-            return frames_refuse(f, b"Queue must be a non-empty text of at most 255 bytes")
+            return frames_refuse(f, QUEUE_TEXT)
         if not ident_name_valid(like.part):
-            return frames_refuse(f, b"Partition must be valid text of at most 255 bytes")
+            return frames_refuse(f, PARTITION_TEXT)
         if n > <uint32_t>(f.max_items - f.n):
-            return refuse_as(f.error, b"The push has more than %d messages", f.max_items)
+            return refuse_as(&f.t.error, b"The push has more than %d messages", f.max_items)
         if not (frames_packed(f, &like, <int>n) if flags & FRAMES_FRAMES
                 else frames_plain(f, &like, <int>n, flags & FRAMES_TXN != 0)):
             return False
@@ -141,9 +133,9 @@ cdef bint frames_packed(Frames* f, PushItem* like, int n) noexcept nogil:
         return False
     if <size_t>n > inner.n // FRAME_HEAD:
         return frames_refuse(f, b"fewer messages than announced")
-    run = pushrun_new(f.arena, n, BODY_FRAMES)
+    run = pushrun_new(f.t.arena, n, BODY_FRAMES)
     if run == NULL:
-        return refuse_memory(f.error)
+        return refuse_memory(&f.t.error)
     run.n = n
     run.stored = z
     run.inner = inner
@@ -159,7 +151,7 @@ cdef bint frames_packed(Frames* f, PushItem* like, int n) noexcept nogil:
             memcpy(run.ids + 16 * i, p + 5, 16)
         elif not ident_uuid(text, run.ids + 16 * i):
             if not ident_txid_valid(text):
-                return frames_refuse_item(f, b"TransactionId must be valid text of at most 255 characters", i)
+                return frames_refuse_item(f, TXID_TEXT, i)
             ident_record(text, run.ids + 16 * i, &kind, &keep)
         if not frames_payload(f, slice_of(text.p + text.n, <const char*>stop - text.p - text.n), i):
             return False
@@ -203,11 +195,11 @@ cdef inline bint frames_plain_one(Frames* f, bint with_ids, Slice* text, Slice* 
 cdef bint frames_plain_run(Frames* f, PushItem* like, int first, int left, bint with_ids, int* taken) noexcept nogil:
     # Reads a run. taken 0: they cannot be one (ids of another form, some missing and some given, one twice, too few).
     cdef int room = min(left, <int>RUN_MOST)
-    cdef PushRun* run = pushrun_new(f.arena, room, BODY_V1)
+    cdef PushRun* run = pushrun_new(f.t.arena, room, BODY_V1)
     cdef Slice text, payload
     cdef const unsigned char* before
     if run == NULL:
-        return refuse_memory(f.error)
+        return refuse_memory(&f.t.error)
     while run.n < room:
         before = f.p
         if not frames_plain_one(f, with_ids, &text, &payload):
@@ -220,7 +212,7 @@ cdef bint frames_plain_run(Frames* f, PushItem* like, int first, int left, bint 
         if text.n == 0:
             if not run.made:
                 return True
-            uuid_make(f.uuids, run.ids + 16 * run.n)
+            uuid_make(f.t.uuids, run.ids + 16 * run.n)
         elif run.made or not ident_uuid(text, run.ids + 16 * run.n):
             return True
         if not frames_payload(f, payload, first + run.n):
@@ -239,15 +231,15 @@ cdef bint frames_plain_items(Frames* f, PushItem* like, int first, int n, bint w
     cdef Slice text
     cdef int i
     if it == NULL:
-        return refuse_memory(f.error)
+        return refuse_memory(&f.t.error)
     for i in range(n):
         it[0] = like[0]
         if not frames_plain_one(f, with_ids, &text, &it.payload):
             return frames_refuse_item(f, b"cut off", first + i)
         if text.n == 0:
-            uuid_make(f.uuids, it.id)
+            uuid_make(f.t.uuids, it.id)
         elif not ident_txid_valid(text):
-            return frames_refuse_item(f, b"TransactionId must be valid text of at most 255 characters", first + i)
+            return frames_refuse_item(f, TXID_TEXT, first + i)
         else:
             it.txid = text
             ident_record(text, it.id, &it.id_kind, &it.keep_text)
@@ -261,7 +253,7 @@ cdef bint frames_plain_items(Frames* f, PushItem* like, int first, int n, bint w
 cdef inline bint frames_payload(Frames* f, Slice payload, int i) noexcept nogil:
     cdef Json j
     return pushitem_json(&j, payload, NULL) or refuse_as(
-        f.error, b"Invalid JSON: %s at byte %lld (group %d, message %d)", j.error, <long long>(j.p - j.begin),
+        &f.t.error, b"Invalid JSON: %s at byte %lld (group %d, message %d)", j.error, <long long>(j.p - j.begin),
         f.group, i)
 
 cdef PushItem* frames_items(Frames* f, int n) noexcept nogil:
@@ -269,7 +261,7 @@ cdef PushItem* frames_items(Frames* f, int n) noexcept nogil:
     cdef PushItem* more
     if f.out.n + n > f.room:
         f.room = (f.out.n + n) * 2
-        more = <PushItem*>arena_alloc(f.arena, f.room * sizeof(PushItem))
+        more = <PushItem*>arena_alloc(f.t.arena, f.room * sizeof(PushItem))
         if more == NULL:
             return NULL
         if f.out.n:
@@ -285,17 +277,17 @@ cdef bint frames_keep(Frames* f, PushRun* run, PushItem* like, bint whole) noexc
     if run.n == 0:
         return True
     if whole:
-        run.items = <PushItem*>arena_alloc(f.arena, run.n * sizeof(PushItem))
+        run.items = <PushItem*>arena_alloc(f.t.arena, run.n * sizeof(PushItem))
         at = frames_items(f, 1)
         if at == NULL or run.items == NULL:
-            return refuse_memory(f.error)
+            return refuse_memory(&f.t.error)
         head.run = run
         head.payload.n = run.bytes
         at[0] = head
         return True
     at = frames_items(f, run.n)
     if at == NULL:
-        return refuse_memory(f.error)
+        return refuse_memory(&f.t.error)
     pushrun_expand(run, &head, at)
     return True
 
@@ -325,7 +317,7 @@ cdef inline bint frames_text(Frames* f, Slice* out) noexcept nogil:
     return frames_slice(f, n, out)
 
 cdef bint frames_refuse(Frames* f, const char* text) noexcept nogil:
-    return refuse_as(f.error, b"Invalid binary push: %s (group %d)", text, f.group)
+    return refuse_as(&f.t.error, b"Invalid binary push: %s (group %d)", text, f.group)
 
 cdef bint frames_refuse_item(Frames* f, const char* text, int i) noexcept nogil:
-    return refuse_as(f.error, b"Invalid binary push: %s (group %d, message %d)", text, f.group, i)
+    return refuse_as(&f.t.error, b"Invalid binary push: %s (group %d, message %d)", text, f.group, i)

@@ -7,9 +7,12 @@ cdef const char* TXID_TEXT = b"TransactionId must be valid text of at most 255 c
 
 # ---- names and numbers -----------------------------------------------------------------------------------------------
 
-cdef bint refuse_item(ApiError* e, const char* text, const char* what, int index, const char* field) noexcept nogil:
-    # Refuses an item: `Queue must be a string (item 3, field queue)`. Returns False.
-    return refuse_as(e, b"%s (%s %d, field %s)", text, what, index, field)
+cdef bint refuse_item(Tools* t, const char* text, const char* field) noexcept nogil:
+    # Refuses the item that is read: `Queue must be a string (item 3, field queue)`. index -1: the part is not a list.
+    # Returns False.
+    if t.index < 0:
+        return refuse_as(&t.error, b"%s (%s, field %s)", text, t.what, field)
+    return refuse_as(&t.error, b"%s (%s %d, field %s)", text, t.what, t.index, field)
 
 cdef bint ident_name(Slice raw, Arena* a, Slice* out) noexcept nogil:
     # Reads a literal as a name: at most 255 bytes of UTF-8, without a NUL or a lone surrogate. Returns False otherwise.

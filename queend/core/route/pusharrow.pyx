@@ -7,28 +7,27 @@ cdef struct ArrowPush:        # the state of reading one body
     PushOptions* options
     int32_t* order            # in which a batch's rows are taken; NULL: as they stand
     int64_t ms                # of ids made here
-    size_t most               # bytes that all payloads may have
     size_t bytes              # of those payloads that are values of a dictionary
     PushItem like             # names of the item before, which are not checked again
 
-cdef bint pusharrow_parse(Slice body, size_t most, PushOptions* options, Unzip* z, Arena* a, UuidGen* g, int max_items,
-                          PushReq* out, ApiError* e) noexcept nogil:
+cdef bint pusharrow_parse(Slice body, PushOptions* options, Tools* t, PushReq* out) noexcept nogil:
     # Parses a body. A bad row refuses the whole request. It is named by its number, from 0 on through all batches.
-    # most: bytes that compressed buffers may unpack to, and that all payloads may have.
+    # Compressed buffers may unpack to the bytes of a body, and so may all payloads together.
     cdef ArrowPush p
+    cdef size_t room = unzip_room(t.unzip, <size_t>t.settings.max_body)
     cdef int more
-    frames_begin(&p.f, body, NULL, a, g, max_items, out, e)
+    frames_begin(&p.f, body, t, out)
     if body.n == 0:
-        return refuse(e, b"Empty request body")
+        return refuse(&t.error, b"Empty request body")
+    t.what = b"row"
     p.options = options
-    p.most = most
     p.bytes = 0
-    arrow_open(&p.r, body, z, a, unzip_room(z, most))
+    arrow_open(&p.r, body, t.unzip, t.arena, room)
     while True:
-        more = arrow_next(&p.r, e)
+        more = arrow_next(&p.r, &t.error)
         if more != ARROW_BATCH or not pusharrow_rows(&p):
             break
-    out.unpacked = unzip_room(z, most) - p.r.room
+    out.unpacked = room - p.r.room
     return more == ARROW_END
 
 cdef bint pusharrow_rows(ArrowPush* p) noexcept nogil:
@@ -37,21 +36,21 @@ cdef bint pusharrow_rows(ArrowPush* p) noexcept nogil:
     cdef int64_t i = 0
     cdef int64_t n, more
     if p.r.rows > p.f.max_items - p.f.n:
-        return refuse_as(p.f.error, b"The body has more than %d items", p.f.max_items)
+        return refuse_as(&p.f.t.error, b"The body has more than %d items", p.f.max_items)
     if not pusharrow_fits(p):
         return False
     p.order = NULL
     p.ms = clock_wall_us() // 1000
     memset(&p.like, 0, sizeof(PushItem))
     if p.options.counts and p.r.rows >= 2 * RUN_LEAST and not pusharrow_order(p):
-        return refuse_memory(p.f.error)
+        return refuse_memory(&p.f.t.error)
     while i < p.r.rows:
         n = pusharrow_stretch(p, i)
-        p.f.error.status = 0
+        p.f.t.error.status = 0
         if n >= RUN_LEAST and not pusharrow_apart(p, i, n) and pusharrow_run(p, i, <int>n):
             i += n
             continue
-        if p.f.error.status:
+        if p.f.t.error.status:
             return False
         while i + n < p.r.rows:       # short stretches go together
             more = pusharrow_stretch(p, i + n)
@@ -74,11 +73,12 @@ cdef bint pusharrow_fits(ArrowPush* p) noexcept nogil:
     for i in range(p.r.rows):
         p.bytes += column_value(c, i).n
     if p.r.unzip.on_loop and p.bytes > UNZIP_ON_LOOP:
-        p.f.error.status = REFUSED_HERE
+        p.f.t.error.status = REFUSED_HERE
         return False
-    if p.bytes > p.most:
-        refuse_as(p.f.error, b"The payloads have more than %lld bytes together", <long long>p.most)
-        p.f.error.status = 413
+    if p.bytes > <size_t>p.f.t.settings.max_body:
+        refuse_as(&p.f.t.error, b"The payloads have more than %lld bytes together",
+                  <long long>p.f.t.settings.max_body)
+        p.f.t.error.status = 413
         return False
     return True
 
@@ -103,7 +103,7 @@ cdef bint pusharrow_order(ArrowPush* p) noexcept nogil:
         for before in range(at):
             if names[at].p == NULL or slice_eq(names[at], names[before]):
                 return True
-    p.order = <int32_t*>arena_alloc(p.f.arena, <size_t>r.rows * sizeof(int32_t))
+    p.order = <int32_t*>arena_alloc(p.f.t.arena, <size_t>r.rows * sizeof(int32_t))
     if p.order == NULL:
         return False
     memset(counts, 0, sizeof(counts))
@@ -154,9 +154,9 @@ cdef bint pusharrow_run(ArrowPush* p, int64_t i, int n) noexcept nogil:
     if not pusharrow_names(p, pusharrow_row(p, i), &one):
         return False
     p.like = one
-    run = pushrun_new(p.f.arena, n, BODY_V1)
+    run = pushrun_new(p.f.t.arena, n, BODY_V1)
     if run == NULL:
-        return refuse_memory(p.f.error)
+        return refuse_memory(&p.f.t.error)
     for k in range(n):
         row = pusharrow_row(p, i + k)
         one.txid = slice_of(NULL, 0)
@@ -179,7 +179,7 @@ cdef bint pusharrow_items(ArrowPush* p, int64_t i, int n) noexcept nogil:
     cdef int64_t row
     cdef int k
     if it == NULL:
-        return refuse_memory(p.f.error)
+        return refuse_memory(&p.f.t.error)
     for k in range(n):
         row = pusharrow_row(p, i + k)
         memset(it, 0, sizeof(PushItem))
@@ -210,7 +210,8 @@ cdef bint pusharrow_apart(ArrowPush* p, int64_t i, int64_t n) noexcept nogil:
 # ---- a row -----------------------------------------------------------------------------------------------------------
 
 cdef bint pusharrow_refuse(ArrowPush* p, int64_t i, const char* text, const char* field) noexcept nogil:
-    return refuse_item(p.f.error, text, b"row", p.f.n + <int>i, field)
+    p.f.t.index = p.f.n + <int>i
+    return refuse_item(p.f.t, text, field)
 
 cdef bint pusharrow_extras(ArrowPush* p, int64_t i, PushItem* it) noexcept nogil:
     cdef int64_t us
@@ -219,14 +220,14 @@ cdef bint pusharrow_extras(ArrowPush* p, int64_t i, PushItem* it) noexcept nogil
     if not column_missing(&p.r.columns[ARROW_DUE], i):
         if not pusharrow_moment(&p.r, <int64_t>le64(p.r.columns[ARROW_DUE].offsets + 8 * i), &us):
             return pusharrow_refuse(p, i, DUE_TEXT, b"deliverAt")
-        if us and not pushitem_defer(it, p.f.arena, us):
-            return refuse_memory(p.f.error)
+        if us and not pushitem_defer(it, p.f.t.arena, us):
+            return refuse_memory(&p.f.t.error)
         it.timed = True
     if trace.n == 0:
         return True
     if not trace_parent_valid(trace):
         return pusharrow_refuse(p, i, TRACEPARENT_TEXT, b"traceparent")
-    return trace_headers(p.f.arena, it, trace, slice_of(NULL, 0)) or refuse_memory(p.f.error)
+    return trace_headers(p.f.t.arena, it, trace, slice_of(NULL, 0)) or refuse_memory(&p.f.t.error)
 
 cdef bint pusharrow_moment(ArrowReader* r, int64_t value, int64_t* us) noexcept nogil:
     # Reads a delivery time; 0 if it has passed. Returns False if a delivery cannot have it.
@@ -265,7 +266,7 @@ cdef inline bint pusharrow_names(ArrowPush* p, int64_t i, PushItem* it) noexcept
 cdef inline bint pusharrow_id(ArrowPush* p, int64_t i, PushItem* it) noexcept nogil:
     cdef Slice text = column_value(&p.r.columns[ARROW_TXID], i)
     if text.n == 0:
-        uuid_next(p.f.uuids, p.ms, it.id)
+        uuid_next(p.f.t.uuids, p.ms, it.id)
         return True
     it.txid = text
     ident_record(text, it.id, &it.id_kind, &it.keep_text)
@@ -278,5 +279,5 @@ cdef inline bint pusharrow_payload(ArrowPush* p, int64_t i, PushItem* it) noexce
         it.payload = slice_lit(b"null")
         return True
     return pushitem_json(&j, text, &it.payload) or refuse_as(
-        p.f.error, b"Invalid JSON: %s at byte %lld (row %d, field payload)", j.error, <long long>(j.p - j.begin),
+        &p.f.t.error, b"Invalid JSON: %s at byte %lld (row %d, field payload)", j.error, <long long>(j.p - j.begin),
         p.f.n + <int>i)

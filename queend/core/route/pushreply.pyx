@@ -1,12 +1,6 @@
 # Writes the answer to a push. In: items with their results. Out: a JSON object for each record, in the order of the
 # request; or, with format=counts, the number of records of each kind. Stateless, takes no lock.
 
-cdef void pushreply_put(Buf* b, PushReq* q, int records) noexcept nogil:
-    if q.counts:
-        pushreply_counts(b, q)
-    else:
-        pushreply_items(b, q, records)
-
 cdef void pushreply_counts(Buf* b, PushReq* q) noexcept nogil:
     cdef int[ITEM_STATUSES] kinds
     cdef PushItem* it
@@ -30,10 +24,13 @@ cdef void pushreply_counts(Buf* b, PushReq* q) noexcept nogil:
         member_int(b, b",\"buffered\":", kinds[ITEM_BUFFERED])
     buf_byte(b, b'}')
 
-cdef void pushreply_items(Buf* b, PushReq* q, int records) noexcept nogil:
+cdef void pushreply_put(Buf* b, PushReq* q, int records) noexcept nogil:
     cdef PushItem* it
     cdef int i, k
     cdef int n = 0            # number of the record
+    if q.counts:
+        pushreply_counts(b, q)
+        return
     if q.n:
         # about what it will take: growing step by step costs more than writing
         buf_room(b, <size_t>records * (224 + q.items[0].queue.n))

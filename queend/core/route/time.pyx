@@ -121,41 +121,34 @@ cdef bint time_has_zone(Slice s) noexcept nogil:
             return True
     return False
 
-cdef bint time_deliver_at(Slice at, Slice delay, bint quoted, Arena* a, int64_t* due, const char** why,
-                          const char** field) noexcept nogil:
-    # Reads deliverAt or delayMs (p NULL: not given) as a delivery time, 0: at once.
-    # quoted: texts are literals with quotes. On False, why and field say what is wrong.
+cdef bint time_deliver_at(Slice at, Slice delay, bint quoted, Tools* t, int64_t* due) noexcept nogil:
+    # Reads deliverAt or delayMs (p NULL: not given) as a delivery time, 0: at once. quoted: texts are literals with
+    # quotes.
     cdef Slice text = at
     cdef int64_t us = 0
     cdef int64_t now = clock_db_now()      # the database's clock decides when it is delivered
     due[0] = 0
-    field[0] = b"deliverAt"
-    why[0] = DUE_TEXT
     if at.p != NULL and delay.p != NULL:
-        why[0] = b"deliverAt and delayMs exclude each other"
-        return False
+        return refuse_item(t, b"deliverAt and delayMs exclude each other", b"deliverAt")
     if delay.p != NULL:
-        field[0] = b"delayMs"
-        why[0] = DELAY_TEXT
         if not time_delay(delay, &us):
-            return False
+            return refuse_item(t, DELAY_TEXT, b"delayMs")
         # rounded up to the millisecond: items of one request then share one time
         due[0] = (now + us + 999) // 1000 * 1000 if us else 0
         return True
     if quoted and text.n and text.p[0] == b'"':
-        if not text_unescape(at, a, &text, NULL) or ident_whole(text, &us):
-            return False
+        if not text_unescape(at, t.arena, &text, NULL) or ident_whole(text, &us):
+            return refuse_item(t, DUE_TEXT, b"deliverAt")
     if ident_whole(text, &us):
         # from 10^8 to 10^11: as seconds the number lies in 1973 to 5138, as milliseconds before 1974
         if 100000000 <= us < 100000 * <int64_t>1000000:
-            why[0] = DUE_SECONDS_TEXT
-            return False
+            return refuse_item(t, DUE_SECONDS_TEXT, b"deliverAt")
         if us >= 1000000000 * <int64_t>1000000:
-            return False
+            return refuse_item(t, DUE_TEXT, b"deliverAt")
         us *= 1000
     elif not time_parse(text, &us) or not time_has_zone(text):
-        return False
+        return refuse_item(t, DUE_TEXT, b"deliverAt")
     if us - now > DELAY_DAYS * 86400 * <int64_t>1000000:
-        return False
+        return refuse_item(t, DUE_TEXT, b"deliverAt")
     due[0] = us if us > now else 0
     return True

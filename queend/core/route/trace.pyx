@@ -35,14 +35,11 @@ cdef bint trace_parent_valid(Slice s) noexcept nogil:
             return False
     return True
 
-cdef inline bint trace_state_letter(char c) noexcept nogil:
-    # Returns True if the character may stand in a key.
-    return (b'a' <= c <= b'z' or b'0' <= c <= b'9' or c == b'_' or c == b'-' or c == b'*' or c == b'/' or c == b'@')
-
 cdef bint trace_state_valid(Slice s) noexcept nogil:
     # Returns True for a list of key=value members with commas between; empty members are allowed.
     cdef Slice key, value
     cdef size_t i
+    cdef char c
     cdef int n = 0
     if s.n > TRACESTATE_MOST:
         return False
@@ -55,7 +52,9 @@ cdef bint trace_state_valid(Slice s) noexcept nogil:
         if n > TRACESTATE_MEMBERS or not 1 <= key.n <= 256 or not 1 <= value.n <= 256:
             return False
         for i in range(key.n):
-            if not trace_state_letter(key.p[i]):
+            c = key.p[i]
+            if not (b'a' <= c <= b'z' or b'0' <= c <= b'9' or c == b'_' or c == b'-' or c == b'*' or c == b'/'
+                    or c == b'@'):
                 return False
         for i in range(value.n):
             if value.p[i] < b' ' or value.p[i] > b'~' or value.p[i] == b'=':
@@ -78,16 +77,15 @@ cdef bint trace_headers(Arena* a, PushItem* it, Slice parent, Slice state) noexc
     trace_put(&b, parent, state)
     return pushitem_keep_headers(a, &b, it)
 
-cdef bint trace_item(Arena* a, PushItem* it, Slice parent_raw, Slice state_raw, const char* what, int index,
-                     ApiError* e) noexcept nogil:
+cdef bint trace_item(Tools* t, PushItem* it, Slice parent_raw, Slice state_raw) noexcept nogil:
     # Reads traceparent and tracestate of an item, as literals; p NULL: absent.
     cdef Slice parent = slice_of(NULL, 0)
     cdef Slice state = slice_of(NULL, 0)
-    if parent_raw.p == NULL or not text_unescape(parent_raw, a, &parent, NULL) or not trace_parent_valid(parent):
-        return refuse_item(e, TRACEPARENT_TEXT, what, index, b"traceparent")
-    if state_raw.p != NULL and (not text_unescape(state_raw, a, &state, NULL) or not trace_state_valid(state)):
-        return refuse_item(e, b"tracestate must be one of W3C trace context", what, index, b"tracestate")
-    return trace_headers(a, it, parent, state) or refuse_memory(e)
+    if parent_raw.p == NULL or not text_unescape(parent_raw, t.arena, &parent, NULL) or not trace_parent_valid(parent):
+        return refuse_item(t, TRACEPARENT_TEXT, b"traceparent")
+    if state_raw.p != NULL and (not text_unescape(state_raw, t.arena, &state, NULL) or not trace_state_valid(state)):
+        return refuse_item(t, b"tracestate must be one of W3C trace context", b"tracestate")
+    return trace_headers(t.arena, it, parent, state) or refuse_memory(&t.error)
 
 cdef Slice trace_state_list(Slice headers, Arena* a) noexcept nogil:
     # Returns all tracestate lines as one list; empty if it is absent or invalid.

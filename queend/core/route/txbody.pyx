@@ -5,7 +5,6 @@
 cdef struct TxRaw:
     # One operation's members, as found.
     Slice kind                # literal of "type", p NULL when absent; other types keep their text
-    bint kind_string
     const char* items         # where the array of a push begins, NULL: absent
     bint items_bad            # `items` is not an array
     Slice data                # the payload by another name
@@ -14,19 +13,18 @@ cdef struct TxRaw:
 
 # ---- a transaction in either form ------------------------------------------------------------------------------------
 
-cdef bint txbody_read(Slice headers, Slice body, Unzip* z, Arena* a, UuidGen* g, int max_items, TxReq* q,
-                      ApiError* e) noexcept nogil:
+cdef bint txbody_read(Slice headers, Slice body, Tools* t, TxReq* q) noexcept nogil:
     # Reads a transaction in either form.
-    if pushitems_form(headers, body) == MEDIA_FRAMES:
-        return txbody_frames(body, z, a, g, max_items, q, e)
-    return txbody_parse(body, a, g, max_items, q, e)
+    memset(q, 0, sizeof(TxReq))
+    uuid_make(t.uuids, q.id)
+    t.what = b"operation"
+    return txbody_frames(body, t, q) if pushitems_form(headers, body) == MEDIA_FRAMES else txbody_parse(body, t, q)
 
 # ---- in frames -------------------------------------------------------------------------------------------------------
 # application/x-queen-push: other operations than pushes as JSON, pushes as groups of message frames
 # (docs/binary-formats.md). In the answer the head's operations come first, then the messages in wire order.
 
-cdef bint txbody_frames(Slice body, Unzip* z, Arena* a, UuidGen* g, int max_items, TxReq* q,
-                        ApiError* e) noexcept nogil:
+cdef bint txbody_frames(Slice body, Tools* t, TxReq* q) noexcept nogil:
     cdef Frames f
     cdef PushReq pushes
     cdef Slice head
@@ -34,34 +32,32 @@ cdef bint txbody_frames(Slice body, Unzip* z, Arena* a, UuidGen* g, int max_item
     cdef uint8_t flags
     cdef TxOp* ops
     cdef int i
-    memset(q, 0, sizeof(TxReq))
-    uuid_make(g, q.id)
-    frames_begin(&f, body, z, a, g, max_items, &pushes, e)
+    frames_begin(&f, body, t, &pushes)
     if not frames_magic(body, b"QTB1"):
-        return refuse(e, b"Invalid binary transaction: it does not begin with QTB1")
+        return refuse(&t.error, b"Invalid binary transaction: it does not begin with QTB1")
     if body.n < 5:
-        return refuse(e, b"Invalid binary transaction: cut off")
+        return refuse(&t.error, b"Invalid binary transaction: cut off")
     flags = f.p[4]
     f.p += 5
     if flags & ~FRAMES_COUNTS:
-        return refuse(e, b"Invalid binary transaction: unknown flags")
+        return refuse(&t.error, b"Invalid binary transaction: unknown flags")
     if not frames_u32(&f, &size) or not frames_slice(&f, size, &head):
-        return refuse(e, b"Invalid binary transaction: cut off")
-    if head.n and not txbody_object(head, a, g, max_items, q, False, e):
+        return refuse(&t.error, b"Invalid binary transaction: cut off")
+    if head.n and not txbody_object(head, t, q, False):
         return False
-    f.max_items = max_items - q.n
+    f.max_items -= q.n
     f.single = True
     if not frames_groups(&f, FRAMES_FRAMES):
         return False
     if q.n + pushes.n == 0:
-        return refuse(e, b"operations array cannot be empty")
+        return refuse(&t.error, b"operations array cannot be empty")
     q.counts = flags & FRAMES_COUNTS != 0
     q.unpacked = f.unpacked
     if pushes.n == 0:
         return True
-    ops = <TxOp*>arena_zero(a, (q.n + pushes.n) * sizeof(TxOp))
+    ops = <TxOp*>arena_zero(t.arena, (q.n + pushes.n) * sizeof(TxOp))
     if ops == NULL:
-        return refuse_memory(e)
+        return refuse_memory(&t.error)
     if q.n:
         memcpy(ops, q.ops, q.n * sizeof(TxOp))
     for i in range(pushes.n):
@@ -74,48 +70,43 @@ cdef bint txbody_frames(Slice body, Unzip* z, Arena* a, UuidGen* g, int max_item
 
 # ---- as JSON ---------------------------------------------------------------------------------------------------------
 
-cdef bint txbody_parse(Slice body, Arena* a, UuidGen* g, int max_items, TxReq* q, ApiError* e) noexcept nogil:
+cdef bint txbody_parse(Slice body, Tools* t, TxReq* q) noexcept nogil:
     # Reads a body: an object, or the array of the operations alone.
     cdef Json j
-    memset(q, 0, sizeof(TxReq))
-    uuid_make(g, q.id)
-    if not json_body(&j, body, e):
+    if not json_body(&j, body, &t.error):
         return False
     if json_peek(&j) == b'[':
-        if not txbody_operations(&j, a, g, max_items, q, e):
+        if not txbody_operations(&j, t, q):
             return False
         if not json_end(&j):
-            return json_refuse(e, &j)
-    elif not txbody_object(body, a, g, max_items, q, True, e):
+            return json_refuse(&t.error, &j)
+    elif not txbody_object(body, t, q, True):
         return False
-    if q.given == 0:
-        return refuse(e, b"operations array cannot be empty")
-    return True
+    return q.given != 0 or refuse(&t.error, b"operations array cannot be empty")
 
-cdef bint txbody_object(Slice body, Arena* a, UuidGen* g, int max_items, TxReq* q, bint whole,
-                        ApiError* e) noexcept nogil:
+cdef bint txbody_object(Slice body, Tools* t, TxReq* q, bint whole) noexcept nogil:
     # Reads a body. whole: the operations array must be there.
     cdef Json j
     cdef bint first = True
     cdef bint seen = False
     cdef Slice key, value
     cdef int c
-    if not json_body_object(&j, body, b"operations array required", e):
+    if not json_body_object(&j, body, b"operations array required", &t.error):
         return False
     json_enter(&j, b'{')
-    while member_next(&j, &first, a, &key):
+    while member_next(&j, &first, t.arena, &key):
         c = json_peek(&j)
         if member_is(key, b"operations") and c == b'[':
             if seen:
-                return refuse(e, b"operations is given twice")
+                return refuse(&t.error, b"operations is given twice")
             seen = True
-            if not txbody_operations(&j, a, g, max_items, q, e):
+            if not txbody_operations(&j, t, q):
                 return False
             continue
         if member_is(key, b"requiredLeases") and c == b'[':
             if q.required != NULL:
-                return refuse(e, b"requiredLeases is given twice")
-            if not txbody_leases(&j, a, max_items, q, e):
+                return refuse(&t.error, b"requiredLeases is given twice")
+            if not txbody_leases(&j, t, q):
                 return False
             continue
         if not json_skip(&j, &value):
@@ -123,15 +114,15 @@ cdef bint txbody_object(Slice body, Arena* a, UuidGen* g, int max_items, TxReq* 
         if (member_is(key, b"kv") or member_is(key, b"timers")
             or member_is(key, b"positions")) and not txbody_blank(value):
             # half a bundle would be worse than none
-            return refuse_as(e, b"%.*s is not supported in a transaction", <int>(key.n - 2), key.p + 1)
+            return refuse_as(&t.error, b"%.*s is not supported in a transaction", <int>(key.n - 2), key.p + 1)
         if member_is(key, b"requiredLeases") and c != b'n':
             # a fence is never dropped silently
-            return refuse(e, b"requiredLeases must be an array (field requiredLeases)")
-        if typo_key(key, TX_BODY_NAMES, b"body", -1, a, e):
+            return refuse(&t.error, b"requiredLeases must be an array (field requiredLeases)")
+        if typo_key(key, TX_BODY_NAMES, b"body", -1, t.arena, &t.error):
             return False
     if j.error != NULL or not json_end(&j):
-        return json_refuse(e, &j)
-    return seen or not whole or refuse(e, b"operations array required")
+        return json_refuse(&t.error, &j)
+    return seen or not whole or refuse(&t.error, b"operations array required")
 
 cdef bint txbody_blank(Slice value) noexcept nogil:
     # Returns True for null, or an array or object with nothing in it.
@@ -145,7 +136,7 @@ cdef bint txbody_blank(Slice value) noexcept nogil:
             return False
     return True
 
-cdef bint txbody_leases(Json* j, Arena* a, int max_items, TxReq* q, ApiError* e) noexcept nogil:
+cdef bint txbody_leases(Json* j, Tools* t, TxReq* q) noexcept nogil:
     cdef bint first = True
     cdef Slice raw, text
     cdef int c
@@ -160,74 +151,72 @@ cdef bint txbody_leases(Json* j, Arena* a, int max_items, TxReq* q, ApiError* e)
         if c == b'n' or (c == b'"' and raw.n == 2):
             continue          # of messages that were popped without a lease
         if c != b'"':
-            return refuse_item(e, b"A required lease must be a string", b"element", index - 1, b"requiredLeases")
-        if q.n_required >= max_items:
-            return refuse(e, b"The transaction has too many required leases")
-        q.required = <unsigned char*>arena_grow(a, q.required, q.n_required, 16, 8, &room)
+            return refuse_as(&t.error, b"A required lease must be a string (element %d, field requiredLeases)",
+                             index - 1)
+        if q.n_required >= t.settings.max_items:
+            return refuse(&t.error, b"The transaction has too many required leases")
+        q.required = <unsigned char*>arena_grow(t.arena, q.required, q.n_required, 16, 8, &room)
         if q.required == NULL:
-            return refuse_memory(e)
-        if not text_unescape(raw, a, &text, NULL) or not uuid_parse(text, q.required + 16 * q.n_required):
+            return refuse_memory(&t.error)
+        if not text_unescape(raw, t.arena, &text, NULL) or not uuid_parse(text, q.required + 16 * q.n_required):
             # such a lease was never given, so it counts as expired
             memset(q.required + 16 * q.n_required, 0, 16)
         q.n_required += 1
-    return j.error == NULL or json_refuse(e, j)
+    return j.error == NULL or json_refuse(&t.error, j)
 
-cdef bint txbody_operations(Json* j, Arena* a, UuidGen* g, int max_items, TxReq* q, ApiError* e) noexcept nogil:
+cdef bint txbody_operations(Json* j, Tools* t, TxReq* q) noexcept nogil:
     cdef bint first = True
     json_enter(j, b'[')
     while json_element(j, &first):
+        t.index = q.given
         if json_peek(j) != b'{':
             if not json_skip(j, NULL):
                 break
-            return refuse_as(e, b"Each operation must be an object (operation %d)", q.given)
-        if not txbody_operation(j, a, g, max_items, q, q.given, e):
+            return refuse_as(&t.error, b"Each operation must be an object (operation %d)", q.given)
+        if not txbody_operation(j, t, q):
             return False
         q.given += 1
-    return j.error == NULL or json_refuse(e, j)
+    return j.error == NULL or json_refuse(&t.error, j)
 
-cdef bint txbody_operation(Json* j, Arena* a, UuidGen* g, int max_items, TxReq* q, int index,
-                           ApiError* e) noexcept nogil:
+cdef bint txbody_operation(Json* j, Tools* t, TxReq* q) noexcept nogil:
     cdef TxRaw raw
     cdef TxOp* op
-    if not txbody_members(j, a, &raw, e):
+    if not txbody_members(j, t, &raw) or ackbody_refused(&raw.ack, t):
         return False
-    if ackbody_refused(&raw.ack, b"operation", index, a, e):
-        return False
-    if q.n >= max_items:
-        return refuse(e, b"The transaction has too many operations")
-    if raw.kind_string and member_is(raw.kind, b"push"):
+    if q.n >= t.settings.max_items:
+        return refuse(&t.error, b"The transaction has too many operations")
+    if member_is(raw.kind, b"push"):
         if raw.items_bad:
-            return refuse_item(e, b"items must be an array", b"operation", index, b"items")
+            return refuse_item(t, b"items must be an array", b"items")
         if raw.items != NULL:
-            return txbody_push_items(slice_of(raw.items, j.p - raw.items), a, g, max_items, q, index, e)
+            return txbody_push_items(slice_of(raw.items, j.p - raw.items), t, q)
         if raw.item.payload.p == NULL:
             raw.item.payload = raw.data
-        return txbody_push(a, g, q, &raw.item, index, e)
-    op = txbody_add(q, a, e)
+        return txbody_push(&raw.item, t, q)
+    op = txbody_add(q, t)
     if op == NULL:
         return False
     op.type_json = raw.kind if raw.kind.p != NULL else slice_lit(b"null")
-    if raw.kind_string and member_is(raw.kind, b"ack"):
+    if member_is(raw.kind, b"ack"):
         op.kind = TX_ACK
-        op.ack = <AckItem*>arena_alloc(a, sizeof(AckItem))
+        op.ack = <AckItem*>arena_alloc(t.arena, sizeof(AckItem))
         if op.ack == NULL:
-            return refuse_memory(e)
+            return refuse_memory(&t.error)
         if raw.ack.txid.p == NULL:
-            return refuse_item(e, b"transactionId is required", b"operation", index, b"transactionId")
+            return refuse_item(t, b"transactionId is required", b"transactionId")
         if raw.ack.partition.p == NULL:
-            return refuse_item(e, b"partitionId is required to ensure message uniqueness", b"operation", index,
-                               b"partitionId")
-        return ackbody_item(op.ack, &raw.ack, NULL, a, b"operation", index, e)
+            return refuse_item(t, b"partitionId is required to ensure message uniqueness", b"partitionId")
+        return ackbody_item(op.ack, &raw.ack, NULL, t)
     return True
 
-cdef bint txbody_members(Json* j, Arena* a, TxRaw* raw, ApiError* e) noexcept nogil:
+cdef bint txbody_members(Json* j, Tools* t, TxRaw* raw) noexcept nogil:
     cdef bint first = True
     cdef Slice key, value
     cdef int c
     memset(raw, 0, sizeof(TxRaw))
     raw.ack.names = TX_NAMES
     json_enter(j, b'{')
-    while member_next(j, &first, a, &key):
+    while member_next(j, &first, t.arena, &key):
         c = json_peek(j)
         if member_is(key, b"items"):
             raw.items_bad = raw.items_bad or c != b'['
@@ -237,12 +226,11 @@ cdef bint txbody_members(Json* j, Arena* a, TxRaw* raw, ApiError* e) noexcept no
         ackbody_member(&raw.ack, key, c, value)
         if member_is(key, b"type"):
             raw.kind = value
-            raw.kind_string = c == b'"'
         elif member_is(key, b"data"):
             raw.data = value
         elif not txbody_member(&raw.item, key, c, value) and raw.item.unsupported == NULL:
             raw.item.unsupported = typo_unsupported(key)
-    return j.error == NULL or json_refuse(e, j)
+    return j.error == NULL or json_refuse(&t.error, j)
 
 cdef bint txbody_member(ItemRaw* raw, Slice key, int c, Slice value) noexcept nogil:
     # Takes a member of an item; null is as good as absent, except for a payload. Returns False if no item has it.
@@ -251,23 +239,22 @@ cdef bint txbody_member(ItemRaw* raw, Slice key, int c, Slice value) noexcept no
         return True
     return c == b'n' or pushitem_raw_member(raw, key, c, value)
 
-cdef bint txbody_push(Arena* a, UuidGen* g, TxReq* q, const ItemRaw* raw, int index, ApiError* e) noexcept nogil:
+cdef bint txbody_push(const ItemRaw* raw, Tools* t, TxReq* q) noexcept nogil:
     # Adds a push of one item, flat or of a list.
-    cdef PushItem* it = <PushItem*>arena_alloc(a, sizeof(PushItem))
+    cdef PushItem* it = <PushItem*>arena_alloc(t.arena, sizeof(PushItem))
     cdef TxOp* op
     if it == NULL:
-        return refuse_memory(e)
-    if not pushitem_from_raw(raw, a, g, it, b"{}", NULL, NULL, b"operation", index, e):
+        return refuse_memory(&t.error)
+    if not pushitem_from_raw(raw, t, it, b"{}", NULL, NULL):
         return False
-    op = txbody_add(q, a, e)
+    op = txbody_add(q, t)
     if op == NULL:
         return False
     op.kind = TX_PUSH
     op.push = it
     return True
 
-cdef bint txbody_push_items(Slice items, Arena* a, UuidGen* g, int max_items, TxReq* q, int index,
-                            ApiError* e) noexcept nogil:
+cdef bint txbody_push_items(Slice items, Tools* t, TxReq* q) noexcept nogil:
     cdef Json j
     cdef ItemRaw raw
     cdef bint first = True
@@ -279,26 +266,26 @@ cdef bint txbody_push_items(Slice items, Arena* a, UuidGen* g, int max_items, Tx
     json_enter(&j, b'[')
     while json_element(&j, &first):
         if json_peek(&j) != b'{':
-            return refuse_item(e, b"Each item must be an object", b"operation", index, b"items")
-        if q.n >= max_items:
-            return refuse(e, b"The transaction has too many operations")
+            return refuse_item(t, b"Each item must be an object", b"items")
+        if q.n >= t.settings.max_items:
+            return refuse(&t.error, b"The transaction has too many operations")
         memset(&raw, 0, sizeof(ItemRaw))
         inner = True
         json_enter(&j, b'{')
-        while member_next(&j, &inner, a, &key):
+        while member_next(&j, &inner, t.arena, &key):
             c = json_peek(&j)
             json_skip(&j, &value)
-            if not txbody_member(&raw, key, c, value) and pushitem_raw_typo(&raw, key, c, b"operation", index, a, e):
+            if not txbody_member(&raw, key, c, value) and pushitem_raw_typo(&raw, key, c, t):
                 return False
-        if not txbody_push(a, g, q, &raw, index, e):
+        if not txbody_push(&raw, t, q):
             return False
     return True
 
-cdef TxOp* txbody_add(TxReq* q, Arena* a, ApiError* e) noexcept nogil:
+cdef TxOp* txbody_add(TxReq* q, Tools* t) noexcept nogil:
     # Adds an operation, zeroed. Returns NULL if it was refused.
-    q.ops = <TxOp*>arena_grow(a, q.ops, q.n, sizeof(TxOp), 8, &q.room)
+    q.ops = <TxOp*>arena_grow(t.arena, q.ops, q.n, sizeof(TxOp), 8, &q.room)
     if q.ops == NULL:
-        refuse_memory(e)
+        refuse_memory(&t.error)
         return NULL
     memset(&q.ops[q.n], 0, sizeof(TxOp))
     q.n += 1

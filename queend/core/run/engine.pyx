@@ -314,8 +314,8 @@ cdef void engine_closing(Engine* e) noexcept nogil:
     if e.closing:
         return
     e.worker.engine = NULL
-    release_close(&e.releases)
-    release_close(&e.takebacks)
+    claim_release_close(&e.releases)
+    claim_release_close(&e.takebacks)
     heap_free(&e.deadlines)
     heap_free(&e.beats)
     table_free(&e.ack_rows)

@@ -107,7 +107,7 @@ cdef void jobtypes_drains(Engine* e) noexcept nogil:
     jobtype_drain(e, cycle_flush_drain, <ListHead*>&e.flushes.first, False)
     jobtype_queue_drain(e, lease_asks_send, &e.lease_asks, OP_COUNT)
     jobtype_queue_drain(e, lease_send, &e.leases, OP_LEASE)
-    d = jobtype_drain(e, release_drain, <ListHead*>&e.releases.first, True)
+    d = jobtype_drain(e, claim_release_drain, <ListHead*>&e.releases.first, True)
     d.lists[1] = <ListHead*>&e.takebacks.first
     jobtype_drain(e, popend_pauses_drain, <ListHead*>&e.paused.first, False)
 

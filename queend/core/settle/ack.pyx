@@ -31,10 +31,10 @@ cdef void ack_submit(Worker* w, Request* r, int route) noexcept nogil:
     offload_job(w, r, sizeof(AckJob), ack_read_body if route == ROUTE_ACK else ack_read_batch, ack_taken)
 
 cdef bint ack_read_body(Request* r, void* job, Tools* t) noexcept nogil:
-    return ackbody_parse(r.body, &r.arena, True, t.settings.max_items, &(<AckJob*>job).req, &t.error)
+    return ackbody_parse(r.body, True, t, &(<AckJob*>job).req)
 
 cdef bint ack_read_batch(Request* r, void* job, Tools* t) noexcept nogil:
-    return ackbody_parse(r.body, &r.arena, False, t.settings.max_items, &(<AckJob*>job).req, &t.error)
+    return ackbody_parse(r.body, False, t, &(<AckJob*>job).req)
 
 cdef void ack_taken(Worker* w, Request* r, void* job, bint good, ApiError* e) noexcept nogil:
     cdef AckJob* j = <AckJob*>job
@@ -272,10 +272,7 @@ cdef void ack_encode(AckRow* rows, int n, AckedArgs* a, FailureArgs* f, AckArgs*
             pgarray_int4(&a.grp, row.group.id)
         else:
             pgarray_null(&a.grp)
-        if row.first.has_lease:
-            pgarray_uuid(&a.lease, row.first.lease)
-        else:
-            pgarray_null(&a.lease)
+        pgarray_uuid(&a.lease, &row.first.lease[0] if row.first.has_lease else NULL)
         pgarray_int4(&a.n, row.n)
         if options != NULL:
             ack_encode_retry(row, options)
@@ -314,8 +311,11 @@ cdef void ack_call_done(Call* c, PGresult* res, int outcome) noexcept nogil:
     cdef AckCall* call = <AckCall*>c
     cdef Engine* e = c.engine
     cdef AckJob* j
+    cdef int i
     e.acks_in_flight -= call.n_records
-    ack_release(call)
+    for i in range(call.n_rows):          # requests that wait for these cursors go on
+        if call.rows[i].group != NULL:
+            table_del(&e.ack_rows, table_pair(call.rows[i].partition.id, call.rows[i].group.id))
     if outcome != SLOT_OK and outcome < SLOT_UNSENT and res == NULL:
         ack_uncertain(e, call.rows, call.n_rows)
     if jobs_back(c, res, outcome, &e.acks.jobs, &ACK_TEXTS):
@@ -334,15 +334,6 @@ cdef void ack_call_done(Call* c, PGresult* res, int outcome) noexcept nogil:
             ack_answer(j)
         else:
             job_queue_first(&j.job, &e.acks.jobs)
-
-cdef void ack_release(AckCall* call) noexcept nogil:
-    # Lets requests that waited for the cursors of the call go.
-    cdef AckRow* row
-    cdef int i
-    for i in range(call.n_rows):
-        row = &call.rows[i]
-        if row.group != NULL:
-            table_del(&call.base.engine.ack_rows, table_pair(row.partition.id, row.group.id))
 
 cdef void ack_uncertain(Engine* e, AckRow* rows, int n) noexcept nogil:
     # Marks the leases of these rows as uncertain: without an answer they may have ended or not.
@@ -402,53 +393,39 @@ cdef void ack_take_window(AckItem* it, Slice codes, bint released) noexcept nogi
 # ---- the answer ------------------------------------------------------------------------------------------------------
 
 cdef void ack_answer(AckJob* j) noexcept nogil:
+    # Answers the request, and adds its acknowledgments to the counts of their queues.
     cdef Request* r = j.job.r
+    cdef Queue* queue = NULL
+    cdef Tally* t = NULL
     cdef int i
+    cdef int n = 0            # messages
     cdef AckItem* it
     for i in range(j.req.n):
         it = &j.req.items[i]
-        if it.partition != NULL:
-            it.queue_name = it.partition.queue.name
-            it.partition_name = it.partition.name
+        n += req_ack_count(it)
+        if it.partition == NULL:
+            continue
+        it.partition_name = it.partition.name
+        if it.partition.queue is not queue:
+            queue = it.partition.queue
+            t = &queue.tally[r.worker.index]
+            t.ack_requests += 1
+        it.queue_name = queue.name
+        if it.code & ACKED_OK:
+            t.ack_done += <uint64_t>req_ack_count(it)
+        else:
+            t.ack_failed += 1
     job_end(&j.job)
-    r.worker.counters.op[OP_ACK].items += <uint64_t>ack_count(&j.req)
-    ack_tally(&j.req, r.worker)
+    r.worker.counters.op[OP_ACK].items += <uint64_t>n
     if r.worker.spans.every and r.asks & ASK_TRACE:
-        ack_span(r, &j.req)
+        ack_span(r, &j.req, n)
     ackbody_reply(reply_begin(r, 200, JSON_TYPE), &j.req)
     reply_end(r)
 
-cdef void ack_tally(AckReq* q, Worker* w) noexcept nogil:
-    # Adds the acknowledgments to the counts of their queues.
-    cdef Queue* queue
-    cdef Queue* last = NULL
-    cdef Tally* t = NULL
-    cdef int i
-    for i in range(q.n):
-        if q.items[i].partition == NULL:
-            continue
-        queue = q.items[i].partition.queue
-        if queue is not last:
-            last = queue
-            t = &queue.tally[w.index]
-            t.ack_requests += 1
-        if q.items[i].code & ACKED_OK:
-            t.ack_done += <uint64_t>req_ack_count(&q.items[i])
-        else:
-            t.ack_failed += 1
-
-cdef void ack_span(Request* r, AckReq* q) noexcept nogil:
+cdef void ack_span(Request* r, AckReq* q, int n) noexcept nogil:
     # Writes the span of the acknowledgments, in the trace that the consumer continues.
     cdef Slice parent, state
     cdef Slice none = slice_of(NULL, 0)
     if trace_request(r.headers_raw, &r.arena, &parent, &state):
-        span_put(r.worker, SPAN_SETTLE, parent, span_began(r), 200, ack_count(q),
+        span_put(r.worker, SPAN_SETTLE, parent, span_began(r), 200, n,
                  q.items[0].queue_name if q.n else none, q.items[0].partition_name if q.n else none, q.group, -1)
-
-cdef int ack_count(AckReq* q) noexcept nogil:
-    # Returns the number of messages that the request is about.
-    cdef int i
-    cdef int n = 0
-    for i in range(q.n):
-        n += req_ack_count(&q.items[i])
-    return n

@@ -47,7 +47,7 @@ cdef void cycle_submit(Worker* w, Request* r, int route) noexcept nogil:
 
 cdef bint cycle_read_body(Request* r, void* job, Tools* t) noexcept nogil:
     cdef CycleReq* q = &(<CycleJob*>job).req
-    if not cyclebody_parse(r.body, &r.arena, t.uuids, q, &t.error):
+    if not cyclebody_parse(r.body, t, q):
         return False
     if r.asks & ASK_TRACE:
         trace_items(r.headers_raw, &r.arena, q.push.items, q.push.n)
@@ -92,7 +92,7 @@ cdef void cycle_resolve(Engine* e, Job* job) noexcept nogil:
     for i in range(0 if missing or cycle_looks(j) else j.req.push.n):
         it = &j.req.push.items[i]
         if sealing_needs(it) and not sealing_item(e.worker, &j.job, it):
-            sealing_refuse(&j.job)
+            sealing_refuse(job_end(&j.job))
             return
     job_queue(&j.job, &e.cycles.jobs)
 

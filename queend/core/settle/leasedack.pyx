@@ -12,6 +12,7 @@ cdef bint leasedack_qualify(AckJob* j) noexcept nogil:
     # them goes this way.
     cdef int most = leasedack_count(j)
     cdef LeasedAck* all_
+    cdef LeasedAck* a = NULL
     cdef AckItem* it
     cdef int i
     cdef int n = 0
@@ -23,12 +24,13 @@ cdef bint leasedack_qualify(AckJob* j) noexcept nogil:
     for i in range(j.req.n):
         it = &j.req.items[i]
         if leasedack_begins(j, i):
-            good = leasedack_open(&all_[n], j, it)
+            a = &all_[n]
+            good = leasedack_open(a, j, it)
             n += good
-        if good:
-            good = leasedack_next(&all_[n - 1], it)
+        good = good and a.n < a.unacked.n and memcmp(it.id, a.unacked.ids + 16 * (a.unacked.done + a.n), 16) == 0
         if not good:
             break
+        a.n += 1
     for i in range(n):
         all_[i].unacked.flying = good
         all_[i].place = all_[i].unacked.place if all_[i].n == all_[i].unacked.n else 0
@@ -70,12 +72,6 @@ cdef bint leasedack_open(LeasedAck* a, AckJob* j, AckItem* it) noexcept nogil:
     a.first_offset = h.first
     a.base = h.base
     a.look = h.afar and p.head <= h.first + h.n
-    return True
-
-cdef inline bint leasedack_next(LeasedAck* a, AckItem* it) noexcept nogil:
-    if a.n >= a.unacked.n or memcmp(it.id, a.unacked.ids + 16 * (a.unacked.done + a.n), 16) != 0:
-        return False
-    a.n += 1
     return True
 
 # ---- names that are outdated -----------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ cdef void tx_submit(Worker* w, Request* r, int route) noexcept nogil:
 cdef bint tx_read_body(Request* r, void* job, Tools* t) noexcept nogil:
     cdef TxReq* q = &(<TxJob*>job).req
     cdef int i
-    if not txbody_read(r.headers_raw, r.body, t.unzip, &r.arena, t.uuids, t.settings.max_items, q, &t.error):
+    if not txbody_read(r.headers_raw, r.body, t, q):
         return False
     if r.asks & ASK_TRACE:
         for i in range(q.n):

@@ -17,9 +17,12 @@ cdef struct Inbox:
     bint closed               # the worker's loop has ended: messages are refused
 
 cdef struct Tools:            # what reading a body needs besides the request
+    Arena* arena              # the request's
     Unzip* unzip
     UuidGen* uuids
     const Settings* settings
+    const char* what          # the part that is read, as a refusal names it: its kind, and its number
+    int index
     ApiError error            # reason of a refusal
 
 ctypedef bint (*BodyRead)(Request* r, void* job, Tools* t) noexcept nogil
