@@ -1,6 +1,7 @@
 """What a change costs: two checkouts side by side, loaded in turn.
 
     python bench/compare.py CHECKOUT [--only push1,cycle] [--starts N] [--turns N] [--seconds N] [--rate N]
+                                      [--conns N]
 
 CHECKOUT is another checkout of queend, built, with the state before. Each has a daemon and a PostgreSQL of its own.
 Turns of a second or so change between the two, so what else the machine does meets both. Both are started anew many
@@ -33,6 +34,8 @@ COSTS = ("daemon_cpu_us_per_message", "postgres_cpu_us_per_message")
 class Side(Lab):
     """One checkout under load."""
 
+    conns = 0      # connections of each role; 0: as many as the scenario has
+
     def fill(self, queue: str, count: int) -> None:
         self.prepare(queue, PUSHES["push100"]["partitions"])
         self.load(0, 60, dict(kind="push", name="fill", queue=queue, count=count, **PUSHES["push100"]))
@@ -51,6 +54,8 @@ class Side(Lab):
         else:
             self.prepare(queue, PUSHES[name]["partitions"])
             roles = [dict(kind="push", name=name, queue=queue, count=10**8, **PUSHES[name])]
+        if self.conns:
+            roles = [{**role, "conns": self.conns} for role in roles]
         point = self.point(0.3, seconds, *roles)
         return [point[cost] for cost in COSTS if cost in point]
 
@@ -106,6 +111,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=1.0)
     parser.add_argument("--rate", type=int, default=400_000,
                         help="messages that cycle is given for each second; a turn that finds none is left out")
+    parser.add_argument("--conns", type=int, default=0, help="connections of each load, instead of the scenario's")
     parser.add_argument("--postgres", type=int, metavar="MAJOR")
     words = parser.parse_args()
     names = words.only.split(",")
@@ -122,6 +128,8 @@ def main() -> int:
             opened = checkouts[::-1] if number % 2 else checkouts
             by_checkout = {at: stack.enter_context(Side.opened(words.postgres, at)) for at in opened}
             sides = [by_checkout[at] for at in checkouts]
+            for side in sides:
+                side.conns = words.conns
             for name in names:
                 if turns := compared(sides, name, words.turns, words.seconds, words.rate):
                     found[name].append(turns)

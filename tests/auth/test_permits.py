@@ -107,7 +107,7 @@ def test_pops_of_a_namespace_see_the_allowed_queues_only(daemon, full):
         full.configure(name, namespace="ns")
     with limited(daemon, ns_a="pop") as caller:
         assert told(caller, "GET", "/api/v1/pop?queue=ns-b") == DENIED
-        caller.send("GET", pop_target(None, namespace="ns", wait=True, timeout=20_000))
+        caller.send("GET", pop_target(None, namespace="ns", wait=True, timeout=100_000))
         until(lambda: full.parked() == 1, "the pop waits")
         full.push("ns-b", "hidden")
         full.push("ns-a", "seen")

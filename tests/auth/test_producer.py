@@ -108,7 +108,7 @@ def test_a_waiting_pop_is_told_too(daemon, one: Caller, queue: str, form: str, f
     """Handed over by the push itself: first a message that makes the cursor known."""
     one.push(queue, "first", partition="p")
     one.ack(one.pop(queue, "p")[0])
-    with parked(daemon, one, pop_target(queue, "p", batch=100, wait=True, timeout=20000, frames=frames)) as waiting:
+    with parked(daemon, one, pop_target(queue, "p", batch=100, wait=True, timeout=100_000, frames=frames)) as waiting:
         FORMS[form](one, queue)
         body = waiting.receive().body
     messages = read_pop(body)["messages"] if frames else json.loads(body)["messages"]

@@ -41,7 +41,7 @@ def test_one_line_per_scenario_with_all_fields_and_a_table():
 
 def test_a_checkout_costs_what_it_costs():
     done = subprocess.run([sys.executable, BENCH / "compare.py", BENCH.parent, "--starts", "2", "--turns", "2",
-                           "--seconds", "0.5", "--rate", "100000", "--only", "push100,cycle"],
+                           "--seconds", "0.5", "--rate", "40000", "--conns", "1", "--only", "push100,cycle"],
                           capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     lines = [json.loads(line) for line in done.stdout.splitlines()]

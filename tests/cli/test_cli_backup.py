@@ -9,6 +9,7 @@ from psycopg.conninfo import make_conninfo
 from support import forked
 from support.client import data
 from support.daemon import PACKAGE, Daemon
+from support.prepared import data_folder
 from support.wait import until
 
 from queend.services import backup
@@ -100,7 +101,7 @@ def test_a_configured_database(tmp_path, start_daemon, postgres):
 def test_the_embedded_cluster_is_copied_by_pg_basebackup(tmp_path):
     from queend.postgres.binaries import clients
 
-    with Daemon.own(tmp_path / "data") as daemon:
+    with Daemon.own(data_folder(tmp_path / "data")) as daemon:
         daemon.await_ready()
         done = subprocess.run([clients(18).folder / "pg_basebackup", "-h", tmp_path / "data/pg", "-U", "postgres", "-D",
                                tmp_path / "copy", "-c", "fast"], capture_output=True, text=True)

@@ -238,7 +238,7 @@ def test_tail_follows_a_queue_that_is_made_again(cli, client, queue):
     seen: list[str] = []
     reading = threading.Thread(target=lambda: seen.extend(tail.stdout.readline() for _ in range(3)), daemon=True)
     reading.start()
-    reading.join(20)
+    reading.join(PATIENCE)
     tail.send_signal(signal.SIGINT)
     tail.communicate(timeout=PATIENCE)
     assert sorted(seen) == ["100\n", "101\n", "102\n"]
@@ -449,7 +449,7 @@ def test_what_could_not_be_printed_is_not_acknowledged(cli, client, queue, words
                                                      stdout=full, stderr=subprocess.PIPE) as done:
         assert b"cannot write the output" in done.communicate(timeout=PATIENCE)[1]
     assert done.returncode == 1
-    assert data(until(lambda: client.pop(queue, batch=9), "the lease ends", 20)) == [1, 2]
+    assert data(until(lambda: client.pop(queue, batch=9), "the lease ends")) == [1, 2]
 
 
 def test_one_document_whether_there_are_messages_or_not(cli, client, queue):

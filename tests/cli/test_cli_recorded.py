@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 from support.daemon import ROOT, Daemon
+from support.prepared import data_folder
 
 
 @pytest.mark.daemon
 def test_the_recorded_terminals_are_what_commands_print(tmp_path: Path) -> None:
     tool = runpy.run_path(str(ROOT / "tools/terminals.py"))
-    with Daemon.own(tmp_path / "data") as daemon:
+    with Daemon.own(data_folder(tmp_path / "data")) as daemon:
         daemon.await_ready()
         made = tool["document"](daemon.url)
         assert daemon.end() == 0

@@ -41,7 +41,7 @@ def test_a_token_that_is_missing_for_a_moment_ends_no_lease(daemon: Daemon, netw
     def handle(message: Message, context: Context) -> None:
         missing.set()
         for _ in range(4):      # longer than the lease
-            assert extensions.acquire(timeout=20)
+            assert extensions.acquire(timeout=LONG)
         ends.append((message.attempt, context.lost))
         missing.set()
 

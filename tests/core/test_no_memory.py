@@ -38,7 +38,7 @@ class Serving:
         until(self.core.ready, "the database answers")
 
     def client(self) -> Client:
-        return Client(("127.0.0.1", self.port), 20)
+        return Client(("127.0.0.1", self.port))
 
     def __enter__(self) -> Serving:
         return self

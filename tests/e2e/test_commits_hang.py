@@ -62,7 +62,7 @@ def test_it_is_told_and_ends_without_another_push(start_daemon, cluster, standby
         standbys("")
         assert pushing.receive().status == 201
         until(lambda: client.get("/health").status == 200 and client.get("/readyz").status == 200, "it is over")
-        assert daemon.line("commits_work")
+        daemon.told("commits_work")
         assert data(client.pop(queue, "p", batch=10, autoAck=True)) == [1, 2]
 
 
@@ -108,7 +108,7 @@ def test_pushes_are_buffered_meanwhile(start_daemon, cluster, standbys, queue, t
         until(lambda: client.get("/health").json["doubts"] == ["commits_hang"], "it is told")
         answer = client.get("/readyz")
         assert (answer.status, answer.json) == (200, {"status": "buffering", "reason": "The database commits nothing"})
-        assert daemon.line("buffering")["detail"] == "the database commits nothing"
+        assert daemon.told("buffering")["detail"] == "the database commits nothing"
         assert client.push(queue, 2, partition="q")[0]["status"] == "buffered"
         assert pushing.receive().json[0]["status"] == "buffered", "it had no answer"
         assert hanging(cluster) > 0 and client.get("/api/v1/status/buffers").json["pending"] == 2

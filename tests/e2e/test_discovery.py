@@ -21,11 +21,11 @@ def stored(partition: str, payload: str) -> str:
 
 
 def popped(client: Client, group: str, count: int) -> list[str]:
-    """Payloads of wildcard pops until there are so many, or a pop waits ten seconds in vain."""
+    """Payloads of wildcard pops until there are so many, or a pop waits in vain."""
     found: list[str] = []
     while len(found) < count:
         messages = client.pop("q", batch=10, partitions=10, autoAck=True, consumerGroup=group,
-                              wait=True, timeout=10_000)
+                              wait=True, timeout=100_000)
         if not messages:
             break
         found += data(messages)
@@ -92,12 +92,12 @@ def test_a_head_that_one_group_has_seen_is_told_to_the_others(daemons: dict[str,
     one = daemons["one"].client()
     one.push("told", "known", partition="p")
     for group in ("first", "second"):
-        assert data(one.pop("told", autoAck=True, consumerGroup=group, wait=True, timeout=5000)) == ["known"]
+        assert data(one.pop("told", autoAck=True, consumerGroup=group, wait=True, timeout=100_000)) == ["known"]
     with psycopg.connect(daemons["one"].conninfo, autocommit=True) as sql:
         sql.execute(PUSH,
                     [json.dumps([{"queue": "told", "partition": "p", "payload": "news", "transactionId": "news"}])])
     assert data(one.pop("told", partition="p", autoAck=True, consumerGroup="first")) == ["news"]
-    assert data(one.pop("told", autoAck=True, consumerGroup="second", wait=True, timeout=10_000)) == ["news"]
+    assert data(one.pop("told", autoAck=True, consumerGroup="second", wait=True, timeout=100_000)) == ["news"]
 
 
 def test_a_repeated_push_tells_where_the_partition_ends(start_daemon: Callable[..., Daemon]):
@@ -105,7 +105,7 @@ def test_a_repeated_push_tells_where_the_partition_ends(start_daemon: Callable[.
     daemon = start_daemon()
     with daemon.client() as client, daemon.client() as waiting:
         client.push("q", "known", partition="p")
-        assert data(client.pop("q", autoAck=True, consumerGroup="g", wait=True, timeout=5000)) == ["known"]
+        assert data(client.pop("q", autoAck=True, consumerGroup="g", wait=True, timeout=100_000)) == ["known"]
         with psycopg.connect(daemon.conninfo, autocommit=True) as sql:
             sql.execute(PUSH, [stored("p", "twice")])
         (answer,) = client.push("q", "twice", partition="p", transactionId="twice")
@@ -124,6 +124,6 @@ def test_a_commit_to_thousands_of_partitions(daemons: dict[str, Daemon], queue: 
             database.execute(PUSH, [json.dumps(items)])
             found: list[int] = []
             while len(found) < many and (messages := client.pop(queue, batch=1000, partitions=1000, autoAck=True,
-                                                                wait=True, timeout=20_000)):
+                                                                wait=True, timeout=100_000)):
                 found += data(messages)
             assert sorted(found) == list(range(many)), made

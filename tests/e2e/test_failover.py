@@ -86,7 +86,8 @@ def test_the_daemon_starts_without_its_database(server, postgres, queue):
             assert (answer.status, answer.json) == (
                 200, {"status": "buffering", "reason": "The database is not reachable"}), "pushes are accepted"
             assert (client.get("/livez").status, client.get("/metrics/prometheus").status) == (200, 200)
-            assert client.metric("queend_database_doubt") == client.metric("queend_database_doubts") > 0
+            until(lambda: client.metric("queend_database_doubt") == client.metric("queend_database_doubts") > 0,
+                  "both count the same doubts")
             assert client.post("/api/v1/configure", {"queue": queue}).status == 503
     with daemon.client() as client:
         drained(client)

@@ -111,7 +111,7 @@ def test_a_waiting_pop(daemon: Daemon, client: Client, queue: str, n: int) -> No
         for _ in range(3):
             waiter.send(
                 "GET",
-                f"/api/v1/pop/queue/{queue}?wait=true&timeout=20000&batch=30&autoAck=true&frames=true&autopilot=true")
+                f"/api/v1/pop/queue/{queue}?wait=true&timeout=100000&batch=30&autoAck=true&frames=true&autopilot=true")
             until(lambda: client.parked() == 1, "the pop is parked")
             told = push(client, form_b(framed_group(queue, "p", list(range(n)), uuids(n))[0]))
             answer = waiter.receive()

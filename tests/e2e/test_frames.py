@@ -205,7 +205,7 @@ def test_a_waiting_pop_is_answered_with_a_group(daemon: Daemon, client: Client, 
     client.configure(queue)
     with daemon.client() as waiter:
         for round_, n in enumerate([5, 20, 40]):
-            waiter.send("GET", f"/api/v1/pop/queue/{queue}?wait=true&timeout=20000&batch=30&autoAck=true")
+            waiter.send("GET", f"/api/v1/pop/queue/{queue}?wait=true&timeout=100000&batch=30&autoAck=true")
             until(lambda: client.parked() == 1, "the pop is parked")
             texts = uuids(n, version)
             told = push(client, form_b(framed_group(queue, "p", list(range(n)), texts)[0]))

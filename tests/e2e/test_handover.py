@@ -152,7 +152,7 @@ def test_every_group_is_served(daemon: Daemon, client: Client, queue: str) -> No
 def test_a_waiter_of_one_partition_comes_first(daemon: Daemon, client: Client, queue: str) -> None:
     settle(client, queue, "a", "b")
     with waiting(daemon, client, queue) as (anyone,), daemon.client() as waiter:
-        waiter.send("GET", pop_target(queue, "a", wait=True, timeout=20000))
+        waiter.send("GET", pop_target(queue, "a", wait=True, timeout=100_000))
         until(lambda: client.parked() == 2, "both wait")
         client.push(queue, "for a", partition="a")
         assert data(answer_of(waiter)) == ["for a"]
@@ -190,7 +190,7 @@ def test_delay_and_window_are_not_passed_over(daemon: Daemon, client: Client, qu
     client.configure(queue, delayedProcessing=1)
     before = handed(client)
     client.push(queue, 1, partition="p")
-    (message,) = client.pop(queue, "p", wait=True, timeout=20000)
+    (message,) = client.pop(queue, "p", wait=True, timeout=100_000)
     client.ack(message)
     with waiting(daemon, client, queue) as (waiter,):
         (stored,) = client.push(queue, 2, partition="p")
@@ -234,7 +234,7 @@ def test_a_client_that_left_keeps_nothing(daemon: Daemon, client: Client, queue:
         # an answer already written would keep its lease
         until(lambda: client.parked() == before - 1, "the daemon sees it leave")
         client.push(queue, "x", partition="p")
-        assert data(client.pop(queue, wait=True, timeout=20000)) == ["x"]
+        assert data(client.pop(queue, wait=True, timeout=100_000)) == ["x"]
 
 
 @pytest.mark.parametrize("settings", [{"NUM_WORKERS": 1}, {"NUM_WORKERS": 3, "QUEEND_PUSH_STREAMS": 4}],

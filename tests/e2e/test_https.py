@@ -189,7 +189,7 @@ def test_peers_with_certificates(start_daemon: Callable[..., Daemon], tmp_path: 
     context = trusting(authority, authority.client("admin", stem="admin"))
     queue = "of-peers"
     assert call(https(daemon, context), "POST", "/api/v1/push", {"items": [{"queue": queue, "payload": 1}]})[0] == 201
-    until(lambda: posts(daemon, context) > 0, "the peer is told", 20)
+    until(lambda: posts(daemon, context) > 0, "the peer is told")
 
 
 def posts(daemon: Daemon, context: ssl.SSLContext) -> int:
@@ -238,7 +238,7 @@ def test_what_a_client_does_not_read_stays_with_the_group(client: Client, daemon
             unread.sendall(request("GET", stream_target(queue, consumerGroup="g", subscriptionMode="all", autoAck=True,
                                                         batch=1)))
             until(lambda: client.metric("queend_worker_streamed_total") > before, "it is served")
-            rest = client.pop(queue, consumerGroup="g", batch=number, wait=True, timeout=20_000)
+            rest = client.pop(queue, consumerGroup="g", batch=number, wait=True, timeout=100_000)
     assert number - 5 <= len(rest) < number
 
 

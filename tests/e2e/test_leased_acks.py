@@ -251,7 +251,7 @@ def test_what_came_meanwhile_is_delivered_at_once(client: Client, daemon: Daemon
     peer = start_daemon(daemon.conninfo)
     with peer.client() as other:
         client.push(queue, *range(3), partition="p")
-        messages = other.pop(queue, batch=3, wait=True, timeout=20000)
+        messages = other.pop(queue, batch=3, wait=True, timeout=100_000)
         client.push(queue, "more", partition="p")
         assert success(other.ack_batch([ack_of(m) for m in messages])) == [True] * 3 and by_lease(other) == 3
         assert data(other.pop(queue)) == ["more"]

@@ -49,7 +49,7 @@ def test_each_kind_of_pop(client: Client, other: Client, daemon: Daemon, queue: 
     if waits:
         assert data(other.pop(target, **more, **WAITS)) == [2]
     else:
-        assert data(until(lambda: other.pop(target, **more), "the second one", 30)) == [2]
+        assert data(until(lambda: other.pop(target, **more), "the second one")) == [2]
 
 
 def test_the_first_pop_after_a_pause(client: Client, other: Client, daemon: Daemon, queue: str) -> None:

@@ -122,7 +122,7 @@ def test_a_deleted_queue_is_forgotten(client: Client, queue: str) -> None:
     client.delete(queue)
     assert client.pop(queue, "p") == []
     client.push(queue, 2, partition="p")
-    assert data(client.pop(queue, "p", wait=True, timeout=20000)) == [2]
+    assert data(client.pop(queue, "p", wait=True, timeout=100_000)) == [2]
 
 
 def test_within_its_bound(start_daemon: Callable[..., Daemon]) -> None:

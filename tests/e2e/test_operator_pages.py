@@ -12,6 +12,7 @@ import pytest
 from support.callers import Caller
 from support.daemon import ROOT, Daemon
 from support.guides import blocks, sessions, type_in
+from support.prepared import data_folder
 from support.tokens import SECRET, token
 
 SERVES = re.compile(r"^((?:\w+=(?:\"[^\"\n]*\"|\S+) +)+)queend serve", re.M)
@@ -63,7 +64,7 @@ def test_a_backup_and_its_restore(tmp_path, monkeypatch):
     folder = tmp_path / ".queend"
     exports = "\n".join(lines("web-app.md", "SHOP_DSN=", "sh")) + "\n"
     monkeypatch.setenv("QUEEND_DATA_DIR", str(folder))
-    with Daemon.own(folder) as daemon:
+    with Daemon.own(data_folder(folder)) as daemon:
         daemon.await_ready()
         with daemon.client() as client:
             client.push("orders", {"n": 1})

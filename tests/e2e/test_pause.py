@@ -96,7 +96,7 @@ def test_every_daemon_obeys_and_a_restart_changes_nothing(start_daemon: Callable
     two = start_daemon(one.conninfo)
     with one.client() as here, two.client() as there:
         here.push("q", 1, 2)
-        assert data(there.pop("q", batch=1, consumerGroup="g", autoAck="true", wait=True, timeout=20000)) == [1]
+        assert data(there.pop("q", batch=1, consumerGroup="g", autoAck="true", wait=True, timeout=100_000)) == [1]
         there.send("GET", pop_target("q", "other", wait=True, timeout=110_000, consumerGroup="g"))
         switched(here, "pause", "q", "g")
         with two.client() as third:

@@ -78,7 +78,7 @@ def test_a_pop_of_a_namespace_takes_other_queues(client: Client, queue: str) -> 
         client.post("/api/v1/configure", {"queue": name, "namespace": f"ns-{queue}", "options": options})
         client.push(name, 1, 2)
     def popped() -> list:
-        messages = client.get(f"/api/v1/pop?namespace=ns-{queue}&autoAck=true&batch=2&wait=true&timeout=10000").json
+        messages = client.get(f"/api/v1/pop?namespace=ns-{queue}&autoAck=true&batch=2&wait=true&timeout=100000").json
         return data(messages["messages"])
     assert popped() == [1]
     assert popped() == [1, 2]
@@ -106,7 +106,7 @@ def test_what_is_not_used_is_given_back(client: Client, daemon: Daemon, start_da
     second = start_daemon(daemon.conninfo)
     with second.client() as away:
         got: list = []
-        until(lambda: got.extend(many(away, queue, batch=10, partitions=2)) or len(got) == 9, "the others", 30)
+        until(lambda: got.extend(many(away, queue, batch=10, partitions=2)) or len(got) == 9, "the others")
         assert many(away, queue, batch=10) == [] == many(client, queue, batch=10)
 
 

@@ -106,7 +106,7 @@ def prepared(client: Client, queue: str, way: str) -> None:
     client.configure(queue, leaseTime=SHORT)
     client.push(queue, 1, partition="p")
     if way != "pop":
-        (message,) = client.pop(queue, consumerGroup="g", wait=True, timeout=20_000)
+        (message,) = client.pop(queue, consumerGroup="g", wait=True, timeout=100_000)
         assert client.ack(message, group="g")["leaseReleased"]
     if way == "claim":
         client.push(queue, 2, partition="p")
@@ -147,7 +147,7 @@ def test_a_stream(stage: Stage, client: Client, queue: str, kind: type) -> None:
 
 def test_an_extension(stage: Stage, client: Client, queue: str) -> None:
     prepared(client, queue, "pop")
-    (message,) = client.pop(queue, consumerGroup="g", wait=True, timeout=20_000)
+    (message,) = client.pop(queue, consumerGroup="g", wait=True, timeout=100_000)
     with stage.daemon.client() as asking:
         stage.hold("renew")
         asking.send("POST", f"/api/v1/lease/{message['leaseId']}/extend", b'{"seconds":2}')
@@ -187,4 +187,4 @@ def test_a_client_that_left_meanwhile(stage: Stage, client: Client, queue: str, 
     if way == "push":
         assert pushing.receive().status == 201
     pushing.close()
-    assert data(client.pop(queue, consumerGroup="g", wait=True, timeout=20_000)) == [1 if way == "pop" else 2]
+    assert data(client.pop(queue, consumerGroup="g", wait=True, timeout=100_000)) == [1 if way == "pop" else 2]

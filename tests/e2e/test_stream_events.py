@@ -229,7 +229,7 @@ def test_what_a_client_does_not_read_stays_with_the_group(daemon: Daemon, client
         unread.sendall(request("GET", stream_target(queue, consumerGroup="g", subscriptionMode="all", autoAck=True,
                                                      batch=1)))
         until(lambda: client.metric("queend_worker_streamed_total") > before, "it is served")
-        rest = client.pop(queue, consumerGroup="g", batch=number, wait=True, timeout=20_000)
+        rest = client.pop(queue, consumerGroup="g", batch=number, wait=True, timeout=100_000)
     assert number - 5 <= len(rest) < number, "the kernel takes no more than it can send"
 
 

@@ -440,7 +440,7 @@ def test_a_deleted_sink_is_made_again(client: Client, stream: Stream, queue: str
     for number in (1, 2):
         messages = stream.pop(batch=1)
         assert stream.cycle(messages, None, [{"queue": sink, "payload": number}])["success"]
-        assert data(client.pop(sink, wait=True, timeout=20000)) == [number]
+        assert data(client.pop(sink, wait=True, timeout=100_000)) == [number]
         client.delete(sink)
 
 
@@ -491,7 +491,7 @@ def test_a_timer_beside_the_consumer_closes_no_window_twice(daemon: Daemon, clie
                             unsets=["window"])["success"]
         answer = timer.receive().json
         assert answer["success"] and answer["push_results"] == [], answer
-    assert data(client.pop(f"{queue}-sink", batch=10, wait=True, timeout=20000)) == ["by the consumer"]
+    assert data(client.pop(f"{queue}-sink", batch=10, wait=True, timeout=100_000)) == ["by the consumer"]
     assert stream.state(partition) == {"later": 0}
 
     # alone it closes what it has read

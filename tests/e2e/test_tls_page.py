@@ -12,6 +12,7 @@ import pytest
 import yaml
 from support.daemon import Daemon
 from support.guides import blocks, environment, like, named, sessions, settings_in, type_in
+from support.prepared import data_folder
 from support.prometheus import scraping
 from support.wait import until
 
@@ -68,7 +69,7 @@ def test_one_variable_for_all(daemon: Daemon, folder: Path) -> None:
 
 def test_the_greeting_works(folder: Path, tmp_path: Path) -> None:
     words = {"QUEEND_TLS_CERT": folder / "server.pem", "QUEEND_TLS_KEY": folder / "server.key"}
-    with Daemon.own(tmp_path, **words) as daemon:
+    with Daemon.own(data_folder(tmp_path), **words) as daemon:
         daemon.await_ready()
         until(lambda: "Ctrl-C" in "".join(daemon.greeting), "it has greeted")
         lines = [line.partition("your own: ")[2] or line for line in "".join(daemon.greeting).splitlines()

@@ -192,11 +192,11 @@ def test_who_looks_while_something_is_stored_is_told_or_finds_it(start_daemon) -
     groups, chance = [f"g{n}" for n in range(60)], random.Random(7)
     daemon = start_daemon(NUM_WORKERS=2)
     burst = b"".join(request_of("GET", pop_target(None, namespace="ns", consumerGroup=group, autoAck=True, wait=True,
-                                                  timeout=20_000)) for group in groups)
+                                                  timeout=100_000)) for group in groups)
     with daemon.client() as one, daemon.client() as other:      # of one worker each
         assert one.push("ns.q", -1) and other.get("/livez").status == 200 and other.wire
         for group in groups:
-            assert one.pop(None, namespace="ns", consumerGroup=group, autoAck=True, wait=True, timeout=20_000)
+            assert one.pop(None, namespace="ns", consumerGroup=group, autoAck=True, wait=True, timeout=100_000)
         for n in range(500):
             one.send("POST", "/api/v1/push", b'{"items":[{"queue":"ns.q","payload":%d}]}' % n)
             time.sleep(chance.uniform(0.0, 0.0015))     # the pops are to meet the commit

@@ -5,6 +5,8 @@ import socket
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from support.daemon import Daemon
+from support.prepared import data_folder
+from support.wait import PATIENCE
 
 from queend.control.options import BY_NAME
 
@@ -19,7 +21,7 @@ DEFAULTS = {"priority": 0, "leaseTime": 300, "retryLimit": 3, "retryDelay": 1000
 
 @pytest.fixture(scope="module")
 def daemon(tmp_path_factory):
-    with Daemon.own(tmp_path_factory.mktemp("data")) as daemon:
+    with Daemon.own(data_folder(tmp_path_factory.mktemp("data"))) as daemon:
         yield daemon.await_ready()
         assert daemon.end() == 0
 
@@ -238,7 +240,7 @@ def test_prometheus_counts_what_happened(daemon, queue):
 
 def test_many_requests_on_one_connection_are_answered_in_order(daemon):
     one = b"GET /api/v1/nope HTTP/1.1\r\nhost: localhost\r\n\r\nGET /health HTTP/1.1\r\nhost: localhost\r\n\r\n"
-    with socket.create_connection(("127.0.0.1", daemon.port), timeout=30) as connection:
+    with socket.create_connection(("127.0.0.1", daemon.port), timeout=PATIENCE) as connection:
         connection.sendall(one * 20)
         received = b""
         while received.count(b"HTTP/1.1 ") < 40 or not received.endswith(b"}"):

@@ -17,6 +17,7 @@ from support.client import Client
 from support.crowd import Crowd
 from support.daemon import Daemon
 from support.http import Gone
+from support.prepared import data_folder
 from support.wait import until
 
 KILLS = int(os.environ.get("KILLS", "3"))
@@ -62,7 +63,7 @@ def parts(folder: Path) -> list[int]:
 
 def test_it_serves_again_after_any_two_kills(tmp_path: Path) -> None:
     dice, load, took = random.Random(SEED), Producers(), []
-    daemon = Daemon.own(tmp_path)
+    daemon = Daemon.own(data_folder(tmp_path))
     with Crowd() as crowd:
         for who in range(PRODUCERS):
             crowd.go(load.produce, who)

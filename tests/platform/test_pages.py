@@ -5,6 +5,7 @@ import pytest
 from support.client import Client
 from support.daemon import Daemon
 from support.http import Answer
+from support.prepared import data_folder
 from support.wait import until
 
 POP, PUSH, LIST = "/api/v1/pop/queue/private?autoAck=true", "/api/v1/push", "/api/v1/resources/queues"
@@ -127,7 +128,7 @@ def test_with_tokens_it_is_the_token_that_counts(start_daemon) -> None:
 
 
 def test_without_tokens_it_listens_on_loopback_alone(tmp_path) -> None:
-    with Daemon.own(tmp_path, HOST="") as daemon:
+    with Daemon.own(data_folder(tmp_path), HOST="") as daemon:
         daemon.await_ready()
         assert daemon.told("ready")["detail"] == f"http://127.0.0.1:{daemon.port}"
         assert daemon.line("open_to_network") is None

@@ -94,8 +94,8 @@ def test_completed_and_what_pins_it(daemon, client, queue):
     client.pop(queue, consumerGroup="slow", batch=1, autoAck=True)
     name = f'queend_retention_pinned_messages{{group="slow",queue="{queue}"}}'
     until(lambda: metric(client, name) == 2, "the slow group pins what it has not consumed")
-    assert any(line.get("event") == "retention_pinned" and line["queue"] == queue and line["group"] == "slow"
-               for line in daemon.log)
+    until(lambda: any(line.get("event") == "retention_pinned" and line["queue"] == queue and line["group"] == "slow"
+                      for line in daemon.log), "the log tells it")
     assert total(client, queue) == 3
     client.pop(queue, consumerGroup="slow", batch=9, autoAck=True)
     until(lambda: total(client, queue) == 0 and metric(client, name) == 0, "all has been consumed by everybody")
@@ -153,7 +153,7 @@ def test_a_run_that_fails_in_the_middle_loses_no_figure(start_daemon, queue):
         faults.plant("retain", "57P01", 1, after=2)
         client.configure(queue, retentionEnabled=True, retentionSeconds=600)
         until(lambda: total(client, queue) == 0, "all has expired")
-        assert daemon.line("retention_failed")
+        daemon.told("retention_failed")
         assert recorded(database) == 6
         until(lambda: metric(client, 'queend_retention_removed_messages_total{reason="expired"}') == 6, "it is counted")
         assert database.execute("SELECT h.messages, h.partition_id IS NULL FROM queend.retention_history h"

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from support.command import command
 from support.daemon import Daemon
+from support.prepared import data_folder
 from support.wait import until
 
 from queend import log
@@ -41,7 +42,8 @@ def core_dumps():
 
 @pytest.mark.parametrize("leave", ["false", "true"])
 def test_a_process_with_keys_leaves_no_core_dump(core_dumps, tmp_path, leave):
-    with Daemon.own(tmp_path, alone=True, **KEYS, QUEEND_CORE_DUMPS=leave) as daemon:      # limits are inherited
+    with Daemon.own(data_folder(tmp_path), alone=True, **KEYS,      # limits are inherited
+                    QUEEND_CORE_DUMPS=leave) as daemon:
         daemon.await_ready()
         server = daemon.line("database_started")["pid"]
         limits = {core_limit(daemon.pid), core_limit(server)}

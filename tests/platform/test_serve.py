@@ -13,31 +13,18 @@ import pytest
 from support.client import Client
 from support.daemon import ROOT, Daemon
 from support.guides import like, sessions, type_in
+from support.prepared import data_folder
 from support.wait import PATIENCE, until
 
 from queend.postgres.embedded import Embedded
-from queend.postgres.migrate import migrate
 
 ITEM = {"items": [{"queue": "kept", "payload": {"n": 1}, "transactionId": "one"}]}
 
 
-@pytest.fixture(scope="module")
-def made(tmp_path_factory) -> Path:
-    """The folder of a PostgreSQL as the daemon makes it, with the schema."""
-    folder = tmp_path_factory.mktemp("made")
-    cluster = Embedded(folder)
-    try:
-        migrate(cluster.start())
-    finally:
-        cluster.stop()
-    return folder
-
-
 @pytest.fixture
-def data(made: Path, tmp_path: Path) -> Path:
-    """A copy of it, for tests that are not about the first start."""
-    subprocess.run(["cp", "-a", made, tmp_path / "data"], check=True)
-    return tmp_path / "data"
+def data(tmp_path: Path) -> Path:
+    """The folder of a PostgreSQL as the daemon makes it, with the schema."""
+    return data_folder(tmp_path / "data")
 
 
 def push(daemon: Daemon) -> dict:

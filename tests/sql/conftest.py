@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from sql.records import Session
+from support.sessions import reset
 
 _names = itertools.count(1)
 
@@ -15,18 +16,30 @@ def conninfo(postgres) -> str:
     return postgres.database()
 
 
+@pytest.fixture(scope="module")
+def rested() -> Iterator[dict[str, list[Session]]]:
+    """Sessions of tests of the module that have ended, by their connection string: a new one plans all anew."""
+    sessions: dict[str, list[Session]] = {}
+    yield sessions
+    for one in sum(sessions.values(), []):
+        one.close()
+
+
 @pytest.fixture
-def session(conninfo: str) -> Iterator[Callable[[], Session]]:
-    """Opens sessions; all are closed at the end of the test."""
-    opened: list[Session] = []
+def session(conninfo: str, rested: dict[str, list[Session]]) -> Iterator[Callable[[], Session]]:
+    """Opens sessions, or hands out those of tests before, which have been reset."""
+    free, opened = rested.setdefault(conninfo, []), []
 
     def open_session() -> Session:
-        opened.append(Session(conninfo))
+        opened.append(free.pop() if free else Session(conninfo))
         return opened[-1]
 
     yield open_session
     for one in opened:
-        one.close()
+        if reset(one.connection):
+            free.append(one)
+        else:
+            one.close()
 
 
 @pytest.fixture

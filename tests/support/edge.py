@@ -53,7 +53,7 @@ class Edge:
 
     def wait(self, n, what="seen"):
         with self.arrived:
-            assert self.arrived.wait_for(lambda: len(getattr(self, what)) >= n, 20)
+            assert self.arrived.wait_for(lambda: len(getattr(self, what)) >= n, PATIENCE)
 
     def release(self):
         with self.arrived:

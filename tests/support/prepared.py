@@ -32,6 +32,30 @@ def copy(folder: Path, major: int | None, room: Path | None) -> None:
     (folder / "created").touch()
 
 
+def data_folder(folder: Path) -> Path:
+    """Puts a PostgreSQL with the schema, as a daemon makes its own, into an empty data folder, for tests that are not
+    about the first start. Returns the folder."""
+    made = SHARED / "prepared-folder"
+    if not made.exists():
+        with alone():
+            if not made.exists():
+                made.symlink_to(_make_folder())
+    folder.mkdir(exist_ok=True)
+    subprocess.run(["cp", "-a", f"{made}/.", folder], check=True)
+    return folder
+
+
+def _make_folder() -> str:
+    folder = tempfile.mkdtemp(prefix="queend-prepared-")
+    os.chmod(folder, 0o755)
+    cluster = Embedded(Path(folder), {"fsync": "off"})
+    try:
+        migrate(cluster.start())
+    finally:
+        cluster.stop()
+    return folder
+
+
 def _make(major: int | None, room: Path | None) -> str:
     folder = tempfile.mkdtemp(prefix="queend-prepared-", dir=room)
     os.chmod(folder, 0o755)      # initdb 15 walks the path as its account

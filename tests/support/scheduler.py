@@ -32,7 +32,8 @@ LONG = ("tests/e2e/test_sdk.py::test_load", "tests/fuzz/", "tests/cli/test_cli_b
         "tests/e2e/test_unused_groups.py", "tests/e2e/test_guides.py", "tests/e2e/test_stream_socket.py",
         "tests/truth/", "tests/client/test_worker_", "tests/e2e/test_leases_elsewhere.py",
         "tests/e2e/test_workers.py", "tests/client/test_client_document.py", "tests/platform/test_many_queues.py",
-        "tests/sql/test_message_list.py")
+        "tests/sql/test_message_list.py", "tests/sql/test_payload_size.py", "tests/sql/test_search_rows.py",
+        "tests/sql/test_gaps.py", "tests/sql/test_retain.py")
 # After all others: these read what scripts of other tests have told, and run the scripts again that did not run yet.
 LAST = ("tests/e2e/test_streams_sdk.py::test_every_public_method_was_called",)
 # Every test of these is dealt alone: they share nothing.

@@ -8,6 +8,7 @@ import pytest
 from psycopg.rows import namedtuple_row
 from support.daemon import Daemon
 from support.odd import made_odd
+from support.sessions import reset
 
 
 class Sql:
@@ -27,18 +28,31 @@ class Sql:
         return self.connection.transaction()
 
 
+@pytest.fixture(scope="module")
+def rested() -> Iterator[dict[str, list[Sql]]]:
+    """Sessions of tests of the module that have ended, by their connection string: a new one plans all anew."""
+    sessions: dict[str, list[Sql]] = {}
+    yield sessions
+    for one in sum(sessions.values(), []):
+        one.connection.close()
+
+
 @pytest.fixture
-def connect() -> Iterator[Callable[[str], Sql]]:
-    """Opens sessions on a database; all are closed at the end of the test."""
-    opened: list[Sql] = []
+def connect(rested: dict[str, list[Sql]]) -> Iterator[Callable[[str], Sql]]:
+    """Opens sessions on a database, or hands out those of tests before, which have been reset."""
+    opened: list[tuple[str, Sql]] = []
 
     def open_one(conninfo: str) -> Sql:
-        opened.append(Sql(conninfo))
-        return opened[-1]
+        free = rested.setdefault(conninfo, [])
+        opened.append((conninfo, free.pop() if free else Sql(conninfo)))
+        return opened[-1][1]
 
     yield open_one
-    for one in opened:
-        one.connection.close()
+    for conninfo, one in opened:
+        if reset(one.connection):
+            rested[conninfo].append(one)
+        else:
+            one.connection.close()
 
 
 @pytest.fixture(scope="module", params=["as made", "odd settings"])
