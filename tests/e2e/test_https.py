@@ -24,7 +24,7 @@ from support.feed import Feed, stream_target
 from support.forked import PACKAGE
 from support.http import request, secure_ports
 from support.records import Records
-from support.socket_feed import SocketFeed
+from support.socket_feed import SocketFeed, handshake
 from support.tokens import SECRET, bearer, token
 from support.wait import until
 
@@ -240,6 +240,31 @@ def test_what_a_client_does_not_read_stays_with_the_group(client: Client, daemon
             until(lambda: client.metric("queend_worker_streamed_total") > before, "it is served")
             rest = client.pop(queue, consumerGroup="g", batch=number, wait=True, timeout=20_000)
     assert number - 5 <= len(rest) < number
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+@pytest.mark.parametrize("kind", ["events", "socket", "poll", "last poll"])
+def test_a_client_that_ends_its_session_ends_what_it_waits_for(client: Client, daemon: Daemon, authority: Authority,
+                                                               queue: str, kind: str, version: ssl.TLSVersion) -> None:
+    """By close_notify alone: the connection stays open. What is pushed then is for others."""
+    asked, what, end = {
+        "events": (request("GET", stream_target(queue, subscriptionMode="all")), "streams", b'{"reason":"closed"}'),
+        "socket": (handshake(queue)[0], "streams", b"closed"),
+        "poll": (request("GET", pop_target(queue, wait=True, timeout=100_000)), "parked", b""),
+        "last poll": (request("GET", pop_target(queue, wait=True, timeout=100_000), headers={"Connection": "close"}),
+                      "parked", b"")}[kind]
+    client.push(queue, 0)
+    assert data(client.pop(queue, autoAck=True)) == [0]
+    before = client.metric(f"queend_worker_{what}")
+    with Records(daemon.port, trusting(authority, maximum_version=version)).shake() as one:
+        one.send(asked)
+        one.socket.settimeout(60)      # a poll would end by itself after 100 s
+        until(lambda: client.metric(f"queend_worker_{what}") > before, "it waits")
+        found = one.farewell().ends()
+        assert end in found and b"HTTP/1.1 " in found, found
+        client.push(queue, 1)
+        assert data(client.pop(queue)) == [1]
+    assert client.metric(f"queend_worker_{what}") == before
 
 
 def test_the_metrics_count_handshakes(client: Client, daemon: Daemon) -> None:

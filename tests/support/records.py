@@ -117,6 +117,11 @@ class Sealer:
 
     def new_keys(self, asks: bool = True) -> bytes:
         """A KeyUpdate. asks: the server is to send one of its own."""
-        made = self.record(22, b"\x18\0\0\1" + bytes([asks]))
+        return b"".join(self.new_keys_in_two(0, asks))
+
+    def new_keys_in_two(self, cut: int, asks: bool = True) -> tuple[bytes, bytes]:
+        """A KeyUpdate in two records; cut: bytes of the first one, 0: there is only the second one."""
+        message = b"\x18\0\0\1" + bytes([asks])
+        made = self.record(22, message[:cut]) if cut else b"", self.record(22, message[cut:])
         self.secret, self.sent = self._derived("traffic upd", self.hash.digest_size), 0
         return made
