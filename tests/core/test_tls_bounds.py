@@ -13,7 +13,7 @@ import pytest
 from support.certificates import Authority, trusting
 from support.edge import Edge, answers, body, start
 from support.http import request
-from support.records import Records, Sealer
+from support.records import OldSealer, Records, Sealer
 from support.sanitizer import PRELOAD
 from support.wait import until
 
@@ -147,6 +147,48 @@ def test_answers_of_the_session_count_with_their_memory(secure, authority, tmp_p
         client.socket.sendall(sealer.record(23, get("/after")))
         assert b"200 OK" in taken(client, b"/after")
     until(lambda: edge.core.stats()["clients"]["untaken"] == 0, "nothing waits")
+
+
+@pytest.mark.parametrize("last", [False, True])
+def test_refused_renegotiations_are_bounded(secure, authority, tmp_path, last):
+    """Each leaves an alert in the daemon while the client reads nothing. last: also behind the last request."""
+    edge = secure(workers=1)
+    context = trusting(authority, maximum_version=ssl.TLSVersion.TLSv1_2, keylog_filename=str(tmp_path / "keys"))
+    with Records(edge.port, context) as client:
+        hello = client.hello()
+        client.socket.sendall(hello)
+        answer = client.socket.recv(1 << 16)
+        client.came.write(answer)
+        client.shake()
+        client.send(get("/big/20000000") + get("/hold/me", {"Connection": "close"} if last else None))
+        until(lambda: edge.core.stats()["clients"]["untaken"] > 1 << 20, "the answer waits")
+        sealer = OldSealer(tmp_path / "keys", client, answer[11:43], 1)
+        for _ in range(3000):
+            came = counted(edge, "bytes_in")
+            client.socket.sendall(sealer.record(22, hello[5:]))
+            end = time.monotonic() + 0.5
+            while counted(edge, "bytes_in") == came and time.monotonic() < end:
+                time.sleep(0.0005)
+            if counted(edge, "bytes_in") == came:
+                break         # the daemon reads no more
+        else:
+            raise AssertionError("the daemon goes on reading")
+        assert counted(edge, "connections") == 1
+        client.socket.close()
+    edge.release()
+
+
+@pytest.mark.parametrize("kind, number", [(23, 40), (23, 1000), (21, 40)])
+def test_records_without_data_end_a_session(keyed, kind, number):
+    """Also if they come one by one. kind: data, alerts."""
+    edge, client, sealer = keyed("/x")
+    taken(client, b"}")
+    try:
+        for _ in range(number):
+            client.socket.sendall(sealer.record(kind, b""))
+    except (BrokenPipeError, ConnectionResetError):
+        pass
+    until(lambda: counted(edge, "connections") == 0, "the connection ends")
 
 
 @pytest.mark.parametrize("records, ends", [(63, False), (65, True), (200_000, True)])

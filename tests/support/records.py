@@ -2,6 +2,7 @@
 would make."""
 from __future__ import annotations
 
+import hmac
 import socket
 import ssl
 from pathlib import Path
@@ -89,6 +90,31 @@ class Records:
         except (ssl.SSLWantReadError, ssl.SSLSyscallError):
             pass
         return self.send()
+
+
+class OldSealer:
+    """Makes records of a client in TLS 1.2 itself (RFC 5246, 5288), behind those that a session has sent."""
+
+    def __init__(self, log: Path, client: Records, random: bytes, sent: int):
+        """random: of the server; sent: records with data."""
+        master = bytes.fromhex([line for line in log.read_text().splitlines() if "CLIENT_RANDOM" in line][-1].split()[2])
+        own = bytes.fromhex([line for line in log.read_text().splitlines() if "CLIENT_RANDOM" in line][-1].split()[1])
+        cipher = client.tls.cipher()[0]
+        name, size = ("sha384", 32) if cipher.endswith("SHA384") else ("sha256", 16)
+        seed, block = b"key expansion" + random + own, b""
+        at = seed
+        while len(block) < 2 * size + 4:
+            at = hmac.digest(master, at, name)
+            block += hmac.digest(master, at + seed, name)
+        self.key, self.salt, self.sent = block[:size], block[2 * size:2 * size + 4], 1 + sent    # and Finished
+
+    def record(self, kind: int, plain: bytes) -> bytes:
+        """One record; kind: 22 for a message of the handshake, 23 for data."""
+        number = self.sent.to_bytes(8, "big")
+        self.sent += 1
+        head = bytes([kind]) + b"\3\3"
+        sealed = AESGCM(self.key).encrypt(self.salt + number, plain, number + head + len(plain).to_bytes(2, "big"))
+        return head + (len(sealed) + 8).to_bytes(2, "big") + number + sealed
 
 
 class Sealer:

@@ -239,7 +239,7 @@ cdef void tls_on_read(uv_stream_t* stream, ssize_t got, const uv_buf_t* buf) noe
             conn_half_closed(c)   # conn_on_eof follows the requests that are held back (conn_resume)
     if c.mode != READ_NOTHING and (c.arriving or c.head.cap > ARRIVING_FREE or tls_incomplete(t)):
         budget_account(c)
-    if c.state < CONN_LINGER and c.mode != READ_NOTHING and conn_output_full(c):
+    if c.state < CONN_LINGER and conn_output_full(c):
         conn_pause(c)
     if c.paused:
         tls_read_on(c)
