@@ -97,8 +97,8 @@ class OldSealer:
 
     def __init__(self, log: Path, client: Records, random: bytes, sent: int):
         """random: of the server; sent: records with data."""
-        master = bytes.fromhex([line for line in log.read_text().splitlines() if "CLIENT_RANDOM" in line][-1].split()[2])
-        own = bytes.fromhex([line for line in log.read_text().splitlines() if "CLIENT_RANDOM" in line][-1].split()[1])
+        line = [line for line in log.read_text().splitlines() if line.startswith("CLIENT_RANDOM")][-1]
+        own, master = map(bytes.fromhex, line.split()[1:])
         cipher = client.tls.cipher()[0]
         name, size = ("sha384", 32) if cipher.endswith("SHA384") else ("sha256", 16)
         seed, block = b"key expansion" + random + own, b""
