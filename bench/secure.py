@@ -4,9 +4,11 @@
 
 One JSON line per scenario: figures of both, each the median of its turns, and the median of the turns' ratios. push1,
 push100 and latency are those of METHODOLOGY.md. `handshakes`: new connections a second, each with one request, from
-this process; CPU of the daemon per connection. `idle`: memory of the daemon per connection that has had one request."""
+this process; CPU of the daemon per connection. `resumed`: the same with a ticket; both in TLS 1.2 and 1.3. `idle`:
+memory of the daemon per connection that has had one request."""
 
 import argparse
+import functools
 import json
 import signal
 import socket
@@ -33,14 +35,19 @@ IDLE = 2000
 class Side(Lab):
     """One daemon under load."""
 
-    context: ssl.SSLContext | None = None
+    contexts: dict[str, ssl.SSLContext] = {}
 
-    def connect(self, session: ssl.SSLSession | None = None) -> socket.socket:
+    @property
+    def context(self) -> ssl.SSLContext | None:
+        return self.contexts.get("1.3")
+
+    def connect(self, session: ssl.SSLSession | None = None, version: str = "1.3") -> socket.socket:
         """A connection that has had one answer."""
         one = socket.create_connection((self.server.host, self.server.port))
         one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if self.context:
-            one = self.context.wrap_socket(one, server_hostname="localhost", session=session)
+        if self.contexts:
+            one = self.contexts[version].wrap_socket(one, server_hostname="localhost", session=session)
+            assert one.session_reused == (session is not None)
         one.sendall(REQUEST)
         assert one.recv(4096).startswith(b"HTTP/1.1 200")
         return one
@@ -58,15 +65,15 @@ class Side(Lab):
                           dict(kind="push", name="push", queue=queue, conns=64, items=1, partitions=1000, ids=7,
                                rate=200), of="pop")
 
-    def handshakes(self, seconds: float, resumed: bool = False) -> dict:
+    def handshakes(self, seconds: float, version: str, resumed: bool = False) -> dict:
         session = None
-        if resumed and self.context:
-            first = self.connect()
+        if resumed and self.contexts:
+            first = self.connect(version=version)
             session = first.session
             first.close()
         n, cpu, begin = 0, self.server.cpu_seconds(), time.monotonic()
         while (took := time.monotonic() - begin) < seconds:
-            self.connect(session).close()
+            self.connect(session, version).close()
             n += 1
         return {"daemon_cpu_us": (self.server.cpu_seconds() - cpu) / n * 1e6, "per_s": n / took}
 
@@ -118,15 +125,17 @@ def main() -> int:
             server = Daemon(cluster, ca=ca, QUEEND_BUFFER_BYTES=0, **settings)
             stack.callback(server.stop)
             sides.append(Side(server, cluster))
-        sides[1].context = trusting(authority)
+        sides[1].contexts = {version: trusting(authority, minimum_version=number, maximum_version=number)
+                             for version, number in (("1.2", ssl.TLSVersion.TLSv1_2), ("1.3", ssl.TLSVersion.TLSv1_3))}
         loads = {"push1": (lambda side: side.push("push1", words.seconds),
                            ("daemon_cpu_us_per_message", "cpu_us_per_message", "messages_per_s", "p50_ms",
                             "load_cpu_us_per_message")),
                  "push100": (lambda side: side.push("push100", words.seconds),
                              ("daemon_cpu_us_per_message", "cpu_us_per_message", "messages_per_s")),
                  "latency": (lambda side: side.latency(words.seconds), ("delivery_p50_ms", "delivery_p99_ms")),
-                 "handshakes": (lambda side: side.handshakes(words.seconds), ("daemon_cpu_us", "per_s")),
-                 "resumed": (lambda side: side.handshakes(words.seconds, True), ("daemon_cpu_us", "per_s"))}
+                 **{f"{name} {version}": (functools.partial(Side.handshakes, seconds=words.seconds, version=version,
+                                                            resumed=name == "resumed"), ("daemon_cpu_us", "per_s"))
+                    for version in ("1.2", "1.3") for name in ("handshakes", "resumed")}}
         print(json.dumps(line_of("idle", [(sides[0].idle(), sides[1].idle())], ("kib",))), flush=True)
         found: dict[str, list[tuple[dict, dict]]] = {name: [] for name in loads}
         for number in range(words.turns):

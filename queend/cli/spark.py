@@ -22,12 +22,14 @@ spark = typer.Typer(no_args_is_help=True,
 Url = Annotated[Optional[str], typer.Option(help="URLs of the daemons, separated by commas.")]
 TokenFile = Annotated[Optional[str], typer.Option(help="File with a bearer token.")]
 Ca = Annotated[Optional[str], typer.Option(help="CA certificates in PEM format, for https.")]
+Cert = Annotated[Optional[str], typer.Option(help="Your certificate and its private key in PEM format, for "
+                                                  "servers that ask for one.")]
 Master = Annotated[Optional[str],
                    typer.Option(help="Spark master: local[*], spark://host:7077, yarn, k8s://… Default: this machine.")]
 Conf = Annotated[Optional[list[str]], typer.Option(help="Spark setting as name=value.")]
 Verbose = Annotated[bool, typer.Option("--verbose", help="Print Spark's log, and errors with tracebacks.")]
-EVERY: dict[str, Any] = {"url": Url, "token_file": TokenFile, "ca": Ca, "master": Master, "conf": Conf,
-                         "verbose": Verbose}
+EVERY: dict[str, Any] = {"url": Url, "token_file": TokenFile, "ca": Ca, "cert": Cert, "master": Master,
+                         "conf": Conf, "verbose": Verbose}
 Where = Annotated[Optional[str], typer.Option(help="Condition in SQL.")]
 AllowGaps = Annotated[bool, typer.Option("--allow-gaps",
                                          help="Continue if retention removed messages before they were archived.")]
@@ -37,25 +39,25 @@ Tasks = Annotated[Optional[int], typer.Option(min=1, help="Number of Spark parti
                   "key.")]
 
 
-def link(url: str | None, token_file: str | None, ca: str | None) -> dict[str, str]:
+def link(url: str | None, token_file: str | None, ca: str | None, cert: str | None) -> dict[str, str]:
     """Returns the connector's options for the server that every other command would use."""
     try:
         words = meant(url or given.get("url"), given.get("context"), token_file or given.get("token_file"),
-                      ca or given.get("ca"), None)
+                      ca or given.get("ca"), cert or given.get("cert"))
     except (Stop, ContextError) as error:
         tell(str(error) if isinstance(error, ContextError) else error.text)
         raise typer.Exit(USAGE) from None
-    return {name: word for name, word in zip(("url", "token", "tokenFile", "ca"), words[:4], strict=True) if word}
+    return {name: word for name, word in zip(("url", "token", "tokenFile", "ca", "cert"), words, strict=True) if word}
 
 
 class Run:
     """Common to every job: the daemon, the session, a readable end."""
 
-    def __init__(self, name: str, url: str | None, token_file: str | None, ca: str | None, master: str | None,
-                 conf: list[str] | None, verbose: bool):
+    def __init__(self, name: str, url: str | None, token_file: str | None, ca: str | None, cert: str | None,
+                 master: str | None, conf: list[str] | None, verbose: bool):
         self.name, self.master, self.verbose = name, master, verbose
         self.jar: str | None = None
-        self.link = link(url, token_file, ca)
+        self.link = link(url, token_file, ca, cert)
         pairs = [one.partition("=") for one in conf or []]
         if any(not equals for _, equals, _ in pairs):
             fail("--conf must have the form name=value")

@@ -8,10 +8,10 @@ import random
 import ssl
 import time
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 from ..dial import connection
-from .settings import LinkSettings
+from .settings import LinkSettings, trusting
 
 ARROW = "application/vnd.apache.arrow.stream"
 COMMITS = 1024    # positions of one call
@@ -51,19 +51,31 @@ def reach(settings: LinkSettings) -> None:
 
 def _failure(url: str, settings: LinkSettings, timeout: float) -> str | None:
     """Asks an address for its health. Returns the failure, None if a daemon answers at all."""
-    wire = connection(url, timeout, cadata=settings.ca)
+    wire = _connection(url, timeout, settings)
     try:
         wire.request("GET", "/health")
         answer = wire.getresponse()
         if json.loads(answer.read(HEALTH)).get("status") in ("healthy", "unhealthy"):
             return None
     except (OSError, http.client.HTTPException) as error:
+        if _asks_for_certificate(error):
+            return 'it requires a certificate of its clients: the option "cert" names the file of yours'
         return str(error) or type(error).__name__
     except (ValueError, AttributeError):
         pass
     finally:
         wire.close()
     return f"a server that is not queend answers there, with status {answer.status}"
+
+
+def _connection(url: str, timeout: float, settings: LinkSettings) -> http.client.HTTPConnection:
+    secure = urlsplit(url).scheme == "https"
+    return connection(url, timeout, context=trusting(settings.ca, settings.own) if secure else None)
+
+
+def _asks_for_certificate(error: Exception) -> bool:
+    """Returns whether a server ended the session for want of the client's certificate (TLS 1.3)."""
+    return isinstance(error, ssl.SSLError) and (error.reason or "").endswith("CERTIFICATE_REQUIRED")
 
 
 class Trying:
@@ -151,6 +163,10 @@ class Link:
                     self.close()
                     raise Unreachable(f"{self.url}: {error.verify_message}; the option \"ca\" names the authorities "
                                       "that are trusted") from None
+                if _asks_for_certificate(error) and len(self.settings.urls) == 1:
+                    self.close()
+                    raise Unreachable(f"{self.url} requires a certificate of its clients: the option \"cert\" names "
+                                      "the file of yours") from None
                 url = self.url
                 self._next()
                 trying.failed(url, f"{url}: {error or type(error).__name__}")
@@ -172,7 +188,7 @@ class Link:
         self.turn += 1
 
     def _open(self) -> http.client.HTTPConnection:
-        return connection(self.url, self.settings.timeout, cadata=self.settings.ca)
+        return _connection(self.url, self.settings.timeout, self.settings)
 
 
 def _reason(data: bytes) -> str:

@@ -2,10 +2,12 @@
 from __future__ import annotations
 
 import difflib
+import os
 import ssl
+import tempfile
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -14,7 +16,7 @@ MIB = 1 << 20
 HERE = "http://127.0.0.1:6632"
 ITEMS_MOST = 10_000    # of one push (docs/push-formats.md)
 
-LINK = ("url", "token", "tokenFile", "ca", "timeoutMs", "retryTimeoutMs", "retries", "retryMs")
+LINK = ("url", "token", "tokenFile", "ca", "cert", "key", "timeoutMs", "retryTimeoutMs", "retries", "retryMs")
 SINK = ("queue", "partition", "topic", "batchRows", "batchBytes", "requestsInFlight", "compression", "delivery",
         "queryId", "onError", "deadLetterQueue", "deadLetterPath")
 SOURCE = ("subscribe", "subscribePattern", "assign", "startingOffsets", "endingOffsets", "startingTimestamp",
@@ -81,13 +83,27 @@ def _address(url: str) -> bool:
         return False
 
 
+def trusting(ca: str | None, own: str | None) -> ssl.SSLContext:
+    """Returns what an https connection needs. ca: certificates to trust, None: those of the system; own: the
+    certificate that is shown to a server that asks for one, with its private key. Both are texts in PEM format."""
+    context = ssl.create_default_context(cadata=ca)
+    if own:    # OpenSSL takes a file; where it can, the key stays in memory
+        file = os.fdopen(os.memfd_create("queend"), "w") if hasattr(os, "memfd_create") else None
+        with file or tempfile.NamedTemporaryFile("w", suffix=".pem") as opened:
+            opened.write(own)
+            opened.flush()
+            context.load_cert_chain(f"/proc/self/fd/{opened.fileno()}" if file else opened.name, password=lambda: "")
+    return context
+
+
 @dataclass(frozen=True)
 class LinkSettings:
-    """The daemons' addresses, and how long to retry."""
+    """The daemons' addresses, and how long to retry. ca, own: as `trusting` takes them."""
 
     urls: tuple[str, ...]
-    token: str | None
+    token: str | None = field(repr=False)
     ca: str | None
+    own: str | None = field(repr=False)
     timeout: float
     patience: float
     retries: int | None
@@ -109,14 +125,24 @@ class LinkSettings:
                 token = Path(file).read_text().strip()
             except OSError as error:
                 raise OptionError(f'option "tokenFile": {error}') from None
-        ca = options.text("ca")
+        ca, own = options.text("ca"), options.text("cert")
         if ca:
             try:    # stores the text, not the path: executors have other files
                 ca = Path(ca).read_text()
-                ssl.create_default_context(cadata=ca)
+                trusting(ca, None)
             except (OSError, ssl.SSLError) as error:
                 raise OptionError(f'option "ca" must be a file of CA certificates in PEM format: {error}') from None
-        return cls(urls, token, ca, options.whole("timeoutMs", 60_000, 100, 3_600_000) / 1000,
+        key = options.text("key")
+        if key and not own:
+            raise OptionError('option "key" requires the option "cert"')
+        if own:
+            try:
+                own = Path(own).read_text() + (Path(key).read_text() if key else "")
+                trusting(None, own)
+            except (OSError, ssl.SSLError) as error:
+                raise OptionError('option "cert" must be a file with a certificate in PEM format, and "key" one with '
+                                  f'its private key, unless "cert" has both: {error}') from None
+        return cls(urls, token, ca, own, options.whole("timeoutMs", 60_000, 100, 3_600_000) / 1000,
                    options.whole("retryTimeoutMs", 120_000, 0, 86_400_000) / 1000, options.maybe("retries"),
                    options.whole("retryMs", 100, 1, 60_000) / 1000)
 

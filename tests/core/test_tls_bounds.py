@@ -3,15 +3,17 @@ Turns of the loop are in tests/e2e/test_https.py, where a worker can be stopped.
 from __future__ import annotations
 
 import os
+import select
 import ssl
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 from support.certificates import Authority, trusting
 from support.edge import Edge, answers, body, start
 from support.http import request
-from support.records import Records, Sealer
+from support.records import OldSealer, Records, Sealer
 from support.sanitizer import PRELOAD
 from support.wait import PATIENCE, until
 
@@ -145,6 +147,48 @@ def test_answers_of_the_session_count_with_their_memory(secure, authority, tmp_p
     until(lambda: edge.core.stats()["clients"]["untaken"] == 0, "nothing waits")
 
 
+@pytest.mark.parametrize("last", [False, True])
+def test_refused_renegotiations_are_bounded(secure, authority, tmp_path, last):
+    """Each leaves an alert in the daemon while the client reads nothing. last: also behind the last request."""
+    edge = secure(workers=1)
+    context = trusting(authority, maximum_version=ssl.TLSVersion.TLSv1_2, keylog_filename=str(tmp_path / "keys"))
+    with Records(edge.port, context) as client:
+        hello = client.hello()
+        client.socket.sendall(hello)
+        answer = client.socket.recv(1 << 16)
+        client.came.write(answer)
+        client.shake()
+        client.send(get("/big/20000000") + get("/hold/me", {"Connection": "close"} if last else None))
+        until(lambda: edge.core.stats()["clients"]["untaken"] > 1 << 20, "the answer waits")
+        sealer = OldSealer(tmp_path / "keys", client, answer[11:43], 1)
+        for _ in range(3000):
+            came = counted(edge, "bytes_in")
+            client.socket.sendall(sealer.record(22, hello[5:]))
+            end = time.monotonic() + 0.5
+            while counted(edge, "bytes_in") == came and time.monotonic() < end:
+                time.sleep(0.0005)
+            if counted(edge, "bytes_in") == came:
+                break         # the daemon reads no more
+        else:
+            raise AssertionError("the daemon goes on reading")
+        assert counted(edge, "connections") == 1
+        client.socket.close()
+    edge.release()
+
+
+@pytest.mark.parametrize("kind, number", [(23, 40), (23, 1000), (21, 40)])
+def test_records_without_data_end_a_session(keyed, kind, number):
+    """Also if they come one by one. kind: data, alerts."""
+    edge, client, sealer = keyed("/x")
+    taken(client, b"}")
+    try:
+        for _ in range(number):
+            client.socket.sendall(sealer.record(kind, b""))
+    except (BrokenPipeError, ConnectionResetError):
+        pass
+    until(lambda: counted(edge, "connections") == 0, "the connection ends")
+
+
 @pytest.mark.parametrize("records, ends", [(63, False), (65, True), (200_000, True)])
 def test_many_new_keys_in_one_read_end_a_session(secure, authority, tmp_path, records, ends):
     """They cost the daemon more than the client, and no bound of a turn would count them."""
@@ -160,6 +204,83 @@ def test_many_new_keys_in_one_read_end_a_session(secure, authority, tmp_path, re
             assert b"/after" in client.ends() and not ends
         except (BrokenPipeError, ConnectionResetError, ssl.SSLEOFError):
             assert ends
+
+
+@pytest.fixture
+def keyed(secure, authority, tmp_path):
+    """A core, a client of it that has sent one request, and what makes its next records."""
+    with ExitStack() as stack:
+        def begin(path: str, more: dict[str, str] | None = None, **settings) -> tuple[Edge, Records, Sealer]:
+            edge = secure(workers=1, **settings)
+            context = trusting(authority, minimum_version=ssl.TLSVersion.TLSv1_3,
+                               keylog_filename=str(tmp_path / "keys"))
+            client = stack.enter_context(Records(edge.port, context).shake())
+            client.send(get(path, more))
+            edge.wait(1)
+            return edge, client, Sealer(tmp_path / "keys", client.tls.cipher()[0], sent=1)
+
+        yield begin
+
+
+def sent(edge: Edge, client: Records, records: bytes) -> None:
+    """Sends them, and waits until the core has read them."""
+    before = counted(edge, "bytes_in")
+    client.socket.sendall(records)
+    until(lambda: counted(edge, "bytes_in") >= before + len(records), "they are read")
+
+
+def quiet(client: Records) -> None:
+    """Takes what comes until nothing does."""
+    while select.select([client.socket], [], [], 0.3)[0]:
+        raw = client.socket.recv(1 << 18)
+        assert raw, "the connection has ended"
+        client.came.write(raw)
+
+
+@pytest.mark.parametrize("asks", [False, True])
+@pytest.mark.parametrize("cut", [1, 3, 4])
+def test_an_answer_between_two_records_of_a_new_key(keyed, cut, asks):
+    """Once the header of the message has come, OpenSSL encrypts nothing until the rest has."""
+    edge, client, sealer = keyed("/hold/me")
+    first, second = sealer.new_keys_in_two(cut, asks)
+    sent(edge, client, first)
+    before = counted(edge, "bytes_out")
+    edge.release()
+    until(lambda: counted(edge, "bytes_out") > before, "the answer is written")
+    client.socket.sendall(second + sealer.record(23, get("/after")))
+    found = taken(client, b'"/after"')
+    assert found.count(b"200 OK") == 2 and found.index(b'"/hold/me"') < found.index(b'"/after"')
+
+
+def test_a_new_key_in_two_records_while_an_answer_is_written(keyed):
+    edge, client, sealer = keyed("/big/20000000")
+    until(lambda: edge.core.stats()["clients"]["untaken"] > 1 << 20, "the answer waits")
+    first, second = sealer.new_keys_in_two(4)
+    sent(edge, client, first)
+    quiet(client)
+    assert edge.core.stats()["clients"]["untaken"] > 0
+    client.socket.sendall(second + sealer.record(23, get("/after", {"Connection": "close"})))
+    assert client.ends().count(b"x") >= 20_000_000
+
+
+def test_100_continue_between_two_records_of_a_new_key(keyed):
+    edge, client, sealer = keyed("/x")
+    head = sealer.record(23, request("POST", "/body", headers={"Content-Length": "3", "Expect": "100-continue"}))
+    first, second = sealer.new_keys_in_two(4)
+    sent(edge, client, head + first)
+    client.socket.sendall(second)
+    assert b"100 Continue" in taken(client, b"100 Continue\r\n\r\n")
+    client.socket.sendall(sealer.record(23, b"abc"))
+    taken(client, b'"/body"')
+
+
+@pytest.mark.parametrize("path", ["/x", "/hold/me"])
+def test_a_client_that_owes_the_rest_of_a_new_key_is_given_up(keyed, path):
+    edge, client, sealer = keyed(path, head_timeout_ms=200, write_timeout_ms=400)
+    sent(edge, client, sealer.new_keys_in_two(4)[0])
+    edge.release()
+    until(lambda: counted(edge, "connections") == 0, "it is given up")
+    until(lambda: not any(edge.core.stats()["clients"][name] for name in ("arriving", "untaken")), "so is its memory")
 
 
 def test_short_records_count_with_what_surrounds_them(secure, context):
@@ -196,6 +317,37 @@ def test_one_answer_after_the_last_request_when_there_is_no_room(secure, context
         assert client.ends().count(b"HTTP/1.1 ") == 1
         for other in others:
             other.socket.close()
+
+
+@pytest.mark.parametrize("cut", [1, 3, 5, 4000, 15_000, 16_500, 30_000])
+def test_what_follows_the_last_request_is_dropped(secure, context, cut):
+    """It is decrypted nevertheless, for the end of the session behind it. cut: bytes that come with the request."""
+    edge = secure(workers=1)
+    with Records(edge.port, context).shake() as client:
+        client.tls.write(get("/hold/me", {"Connection": "close"}))
+        last = client.sealed.read()
+        client.tls.write(b"x" * 40_000)
+        more = client.sealed.read()
+        sent(edge, client, last + more[:cut])
+        sent(edge, client, more[cut:])
+        client.farewell()
+        edge.wait(1, "held")
+        edge.release()
+        assert client.ends().count(b"HTTP/1.1 ") == 1
+    until(lambda: edge.core.stats()["clients"]["arriving"] == 0, "its memory is free")
+    assert len(edge.seen) == 1
+
+
+def test_a_new_key_after_the_last_request_is_answered(keyed):
+    """By one of the server before its next data (RFC 8446, 4.6.3)."""
+    edge, client, sealer = keyed("/hold/me", {"Connection": "close"})
+    quiet(client)
+    sent(edge, client, sealer.new_keys())
+    edge.release()
+    raw = client.socket.recv(1 << 18)
+    assert raw[:5] == b"\x17\3\3\0\x16"           # as long as a KeyUpdate
+    client.came.write(raw)
+    assert b"200 OK" in client.ends()
 
 
 # -- connections that are paused ---------------------------------------------------------------------------------------

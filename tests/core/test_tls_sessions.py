@@ -300,6 +300,10 @@ def test_handshakes_at_once_are_bounded(secure, context):
             client.socket.sendall(client.hello()[:50])
         until(lambda: counted(edge, "no_room") > 0 and counted(edge, "connections") < 60, "some are refused")
         assert edge.core.stats()["clients"]["arriving"] <= 2 << 20
+        with socket.create_connection(("127.0.0.1", edge.port), 60, ("127.0.0.2", 0)) as other:
+            with context.wrap_socket(other, server_hostname="localhost") as sock:
+                sock.sendall(get("/other"))
+                assert answers(sock, 1)[0][0] == 200
         for client in clients:
             client.socket.close()
         until(lambda: counted(edge, "connections") == 0, "they are gone")
@@ -424,6 +428,33 @@ def test_a_client_that_leaves_with_answers_unread(secure, context):
             sock.sendall(get("/big/3000000") * 3)
             sock.recv(1)
     until(lambda: counted(edge, "connections") == 0 and edge.core.stats()["clients"]["untaken"] == 0, "nothing waits")
+
+
+def test_a_client_that_reads_byte_by_byte_is_given_up(secure, context):
+    edge = secure(workers=1, write_timeout_ms=600, least_rate=1024)
+    with Records(edge.port, context).shake() as client:
+        client.send(get("/big/40000000"))
+        until(lambda: client.socket.recv(1) and counted(edge, "not_taken"), "it is given up")
+    until(lambda: counted(edge, "connections") == 0 and edge.core.stats()["clients"]["untaken"] == 0, "nothing waits")
+
+
+def test_clients_that_abort_in_the_middle_of_a_record(secure, context):
+    edge = secure(workers=1)
+
+    def abort(number: int) -> None:
+        for i in range(number):
+            with Records(edge.port, context).shake() as client:
+                client.send(get("/big/40000000"))
+                for _ in range(i * 3):
+                    assert client.socket.recv(10_007)
+                client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+        until(lambda: counted(edge, "connections") == 0 == edge.core.stats()["clients"]["untaken"], "nothing waits")
+
+    abort(10)
+    files, size = descriptors(), resident()
+    abort(30)
+    assert descriptors() <= files
+    assert PRELOAD is not None or resident() - size < 60 << 20      # of 1.2 GB
 
 
 # -- memory ------------------------------------------------------------------------------------------------------------

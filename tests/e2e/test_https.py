@@ -24,7 +24,7 @@ from support.feed import Feed, stream_target
 from support.forked import PACKAGE
 from support.http import request, secure_ports
 from support.records import Records
-from support.socket_feed import SocketFeed
+from support.socket_feed import SocketFeed, handshake
 from support.tokens import SECRET, bearer, token
 from support.wait import until
 
@@ -240,6 +240,43 @@ def test_what_a_client_does_not_read_stays_with_the_group(client: Client, daemon
             until(lambda: client.metric("queend_worker_streamed_total") > before, "it is served")
             rest = client.pop(queue, consumerGroup="g", batch=number, wait=True, timeout=100_000)
     assert number - 5 <= len(rest) < number
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+@pytest.mark.parametrize("kind", ["events", "socket", "poll", "last poll"])
+def test_a_client_that_ends_its_session_ends_what_it_waits_for(client: Client, daemon: Daemon, authority: Authority,
+                                                               queue: str, kind: str, version: ssl.TLSVersion) -> None:
+    """By close_notify alone: the connection stays open. What is pushed then is for others."""
+    asked, what, end = {
+        "events": (request("GET", stream_target(queue, subscriptionMode="all")), "streams", b'{"reason":"closed"}'),
+        "socket": (handshake(queue)[0], "streams", b"closed"),
+        "poll": (request("GET", pop_target(queue, wait=True, timeout=100_000)), "parked", b""),
+        "last poll": (request("GET", pop_target(queue, wait=True, timeout=100_000), headers={"Connection": "close"}),
+                      "parked", b"")}[kind]
+    client.push(queue, 0)
+    assert data(client.pop(queue, autoAck=True)) == [0]
+    before = client.metric(f"queend_worker_{what}")
+    with Records(daemon.port, trusting(authority, maximum_version=version)).shake() as one:
+        one.send(asked)
+        one.socket.settimeout(60)      # a poll would end by itself after 100 s
+        until(lambda: client.metric(f"queend_worker_{what}") > before, "it waits")
+        found = one.farewell().ends()
+        assert end in found and b"HTTP/1.1 " in found, found
+        client.push(queue, 1)
+        assert data(client.pop(queue)) == [1]
+    assert client.metric(f"queend_worker_{what}") == before
+
+
+def test_an_event_stream_whose_client_owes_the_rest_of_a_record(client: Client, daemon: Daemon, authority: Authority,
+                                                                queue: str) -> None:
+    """It holds memory for it, without a time."""
+    before = client.metric("queend_worker_streams")
+    with Records(daemon.port, trusting(authority)).shake() as one:
+        one.send(request("GET", stream_target(queue, heartbeat=1)))
+        until(lambda: client.metric("queend_worker_streams") > before, "it is served")
+        one.tls.write(b"x" * 100)
+        one.socket.sendall(one.sealed.read()[:50])
+        until(lambda: client.metric("queend_worker_streams") == before, "it ends")
 
 
 def test_the_metrics_count_handshakes(client: Client, daemon: Daemon) -> None:
@@ -482,6 +519,33 @@ def test_sighup_reads_the_files_again(start_daemon: Callable[..., Daemon], autho
     daemon.await_event("reloaded")
     said = openssl(daemon, "-CAfile", authority.file)
     assert "certificate has expired" in said
+
+
+def test_a_reload_in_the_middle_of_handshakes(start_daemon: Callable[..., Daemon], authority: Authority) -> None:
+    """With a broken file, and with a new one: a handshake goes on with the certificate it began with."""
+    pair = authority.server("middle")
+    daemon = start_daemon(**settings_of(pair))
+
+    def begun() -> list[Records]:
+        made = [Records(daemon.port, trusting(authority)) for _ in range(20)]
+        for one in made:
+            one.socket.sendall(one.hello())
+        return made
+
+    clients = begun()
+    pair.cert.write_bytes(pair.cert.read_bytes()[:200])
+    assert "QUEEND_TLS_CERT" in again(daemon, "reload_refused")
+    clients += begun()
+    for one in clients:
+        one.receive_some()      # so it has begun
+    renewed = authority.server("middle")
+    again(daemon, "reloaded")
+    for one in clients:
+        assert one.shake().send(request("GET", "/livez")).read(12) == b"HTTP/1.1 200"
+        shown = int(one.tls.getpeercert()["serialNumber"], 16)      # type: ignore[index,arg-type]
+        assert shown == pair.made.serial_number
+        one.socket.close()
+    assert serial(daemon, authority) == renewed.made.serial_number
 
 
 def test_a_certificate_that_ends_soon_is_told(start_daemon: Callable[..., Daemon], authority: Authority) -> None:

@@ -12,6 +12,8 @@ from pathlib import Path
 import psycopg
 import pytest
 from pyspark.sql import SparkSession
+from support.certificates import Authority, readable, settings_of
+from support.cli import Cli
 from support.client import Client, data
 from support.daemon import Daemon
 from support.log import heads, stored
@@ -19,10 +21,10 @@ from support.ports import free_port
 from support.proxy import TlsFront
 from support.wait import until
 
-from queend.spark.link import Link, Unreachable
+from queend.spark.link import Link, Unreachable, reach
 from queend.spark.plan import DataLost, Range
 from queend.spark.records import Columns, Records, usual
-from queend.spark.settings import LinkSettings, Options
+from queend.spark.settings import LinkSettings, OptionError, Options
 from queend.spark.wanted import SourceSettings
 
 
@@ -92,6 +94,43 @@ def test_https_with_its_own_authority(spark: SparkSession, client: Client, queue
     with pytest.raises(Unreachable, match="(?=.*localhost:1: .*refused)given up after 3 attempts.*certificate"):
         link(f"https://localhost:{front.port},https://localhost:1", ca=certificates / "other.crt", retries=2,
              retryMs=1).json("/api/v1/offsets", {"queue": queue})
+
+
+def test_a_daemon_that_requires_certificates(spark: SparkSession, start_daemon: Callable[..., Daemon], queue: str,
+                                             tmp_path: Path) -> None:
+    """The certificate travels with the tasks; its file is only on the driver."""
+    authority = Authority(readable(tmp_path))
+    own = start_daemon(**settings_of(authority.server(), QUEEND_TLS_CLIENT_CA=authority.file,
+                                     QUEEND_TLS_CLIENT_REQUIRED="true"))
+    pair = authority.client("spark")
+    both = tmp_path / "both.pem"
+    both.write_bytes(pair.cert.read_bytes() + pair.key.read_bytes())
+    known = {"url": f"https://localhost:{own.port}", "ca": str(authority.file)}
+    frame = spark.sql("select '1' value").coalesce(1)
+    frame.write.format("queend").options(queue=queue, cert=str(both), **known).mode("append").save()
+    read = spark.read.format("queend").options(subscribe=queue, cert=str(pair.cert), key=str(pair.key), **known)
+    assert [row.value for row in read.schema("value string").load().collect()] == ["1"]
+
+    ca = str(authority.file)
+    with pytest.raises(Unreachable, match='requires a certificate of its clients: the option "cert" names'):
+        link(known["url"], ca=ca).json("/api/v1/offsets", {"queue": queue})
+    with pytest.raises(Unreachable, match='no daemon answers.*it requires a certificate of its clients: the option "c'):
+        reach(link(known["url"], ca=ca, retryTimeoutMs=0).settings)
+    with pytest.raises(OptionError, match='"key" requires the option "cert"'):
+        link(known["url"], ca=ca, key=pair.key)
+    for cert, key in ((pair.cert, None), (pair.key, None), (pair.cert, authority.pair.key), ("/no/such.pem", None),
+                      (pair.cert, pair.encrypted_key(b"secret"))):
+        with pytest.raises(OptionError, match='"cert" must be a file with a certificate in PEM format'):
+            link(known["url"], ca=ca, cert=cert, **({"key": key} if key else {}))
+    settings = link(known["url"], ca=ca, cert=both, token="hidden").settings
+    assert "PRIVATE KEY" in (settings.own or "")
+    assert "PRIVATE KEY" not in repr(settings) and "hidden" not in repr(settings)
+
+
+def test_a_job_refuses_a_certificate_that_is_not_usable(tmp_path: Path) -> None:
+    """Before Spark starts."""
+    done = Cli("https://localhost:1", tmp_path)("spark", "archive", "orders", str(tmp_path), "--cert", "/no/such.pem")
+    assert done.status == 1 and 'option "cert" must be a file' in done.err and "/no/such.pem" in done.err, done
 
 
 def test_a_batch_of_what_retention_took(spark: SparkSession, daemon: Daemon, client: Client, queue: str) -> None:

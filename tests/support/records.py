@@ -2,6 +2,7 @@
 would make."""
 from __future__ import annotations
 
+import hmac
 import socket
 import ssl
 from pathlib import Path
@@ -91,6 +92,31 @@ class Records:
         return self.send()
 
 
+class OldSealer:
+    """Makes records of a client in TLS 1.2 itself (RFC 5246, 5288), behind those that a session has sent."""
+
+    def __init__(self, log: Path, client: Records, random: bytes, sent: int):
+        """random: of the server; sent: records with data."""
+        line = [line for line in log.read_text().splitlines() if line.startswith("CLIENT_RANDOM")][-1]
+        own, master = map(bytes.fromhex, line.split()[1:])
+        cipher = client.tls.cipher()[0]
+        name, size = ("sha384", 32) if cipher.endswith("SHA384") else ("sha256", 16)
+        seed, block = b"key expansion" + random + own, b""
+        at = seed
+        while len(block) < 2 * size + 4:
+            at = hmac.digest(master, at, name)
+            block += hmac.digest(master, at + seed, name)
+        self.key, self.salt, self.sent = block[:size], block[2 * size:2 * size + 4], 1 + sent    # and Finished
+
+    def record(self, kind: int, plain: bytes) -> bytes:
+        """One record; kind: 22 for a message of the handshake, 23 for data."""
+        number = self.sent.to_bytes(8, "big")
+        self.sent += 1
+        head = bytes([kind]) + b"\3\3"
+        sealed = AESGCM(self.key).encrypt(self.salt + number, plain, number + head + len(plain).to_bytes(2, "big"))
+        return head + (len(sealed) + 8).to_bytes(2, "big") + number + sealed
+
+
 class Sealer:
     """Makes records of a client in TLS 1.3 itself (RFC 8446), with the secrets of a session that has sent `sent`
     records of data. log: the session's keylog_filename."""
@@ -117,6 +143,11 @@ class Sealer:
 
     def new_keys(self, asks: bool = True) -> bytes:
         """A KeyUpdate. asks: the server is to send one of its own."""
-        made = self.record(22, b"\x18\0\0\1" + bytes([asks]))
+        return b"".join(self.new_keys_in_two(0, asks))
+
+    def new_keys_in_two(self, cut: int, asks: bool = True) -> tuple[bytes, bytes]:
+        """A KeyUpdate in two records; cut: bytes of the first one, 0: there is only the second one."""
+        message = b"\x18\0\0\1" + bytes([asks])
+        made = self.record(22, message[:cut]) if cut else b"", self.record(22, message[cut:])
         self.secret, self.sent = self._derived("traffic upd", self.hash.digest_size), 0
         return made

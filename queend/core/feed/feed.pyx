@@ -366,7 +366,7 @@ cdef void feed_tick(Engine* e) noexcept nogil:
 cdef void feed_beat(Engine* e, Feed* f, int64_t now) noexcept nogil:
     cdef int64_t beat = f.ask.beat_s * <int64_t>1000000
     cdef int64_t due
-    if f.begun and f.req.feed == FEED_SOCKET and websocket_dead(f):
+    if f.begun and feed_dead(f):
         conn_close(f.r.conn)
         return
     if f.parts_held and now >= f.parts_until:
@@ -382,6 +382,13 @@ cdef void feed_beat(Engine* e, Feed* f, int64_t now) noexcept nogil:
     due = due if due > now else now + beat
     heap_add(&e.beats, &f.beat, min(due, f.parts_until) if f.parts_held and not f.last else due)
     conn_dirty(f.r.conn)
+
+cdef bint feed_dead(Feed* f) noexcept nogil:
+    # Returns True if the client of a WebSocket is silent, or if a frame, or a record of TLS, was incomplete at two
+    # consecutive heartbeats.
+    cdef bint half = f.half
+    f.half = conn_begun(f.r.conn) and not f.r.conn.paused
+    return f.silences >= FEED_SILENCES or half and f.half
 
 cdef inline void feed_pause(Feed* f, int64_t now) noexcept nogil:
     f.pause_until = now + FEED_PAUSE_US

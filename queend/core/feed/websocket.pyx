@@ -190,12 +190,6 @@ cdef void websocket_closed(Feed* f, Slice payload) noexcept nogil:
         code = SOCKET_WRONG
     websocket_close(f, code, b"")
 
-cdef bint websocket_dead(Feed* f) noexcept nogil:
-    # Returns True if the client is silent, or its frame was incomplete at two consecutive heartbeats.
-    cdef bint half = f.half
-    f.half = f.r.conn.head.len > 0 and not f.r.conn.paused
-    return f.silences >= FEED_SILENCES or half and f.half
-
 # ---- commands of the client ----------------------------------------------------------------------------------------
 
 cdef void websocket_command(Feed* f, Slice text) noexcept nogil:

@@ -72,8 +72,8 @@ cdef void tls_end(Conn* c) noexcept nogil:
     t.phase = TLS_CLOSED
 
 cdef inline bint tls_incomplete(const Tls* t) noexcept nogil:
-    # Returns True if a handshake or a record has begun and is incomplete.
-    return t.record_left or t.header_got or t.begun and t.phase == TLS_SHAKING
+    # Returns True if a handshake, a record or a KeyUpdate has begun and is incomplete.
+    return t.record_left or t.header_got or t.rekeying or t.begun and t.phase == TLS_SHAKING
 
 cdef inline int64_t tls_holds(const Tls* t) noexcept nogil:
     # Returns about how many bytes the session holds for what is incomplete.
@@ -195,6 +195,7 @@ cdef void tls_on_read(uv_stream_t* stream, ssize_t got, const uv_buf_t* buf) noe
     cdef uint64_t* bytes_in = &c.worker.counters.bytes_in
     cdef uint64_t before = bytes_in[0]
     cdef int pieces = c.worker.turn_pieces
+    cdef bint rekeying = t.rekeying
     if got < 0 and got != UV_ENOBUFS:
         tls_left(c)
     if got == UV_ENOBUFS and t.phase == TLS_SHAKING:
@@ -203,8 +204,7 @@ cdef void tls_on_read(uv_stream_t* stream, ssize_t got, const uv_buf_t* buf) noe
     if got <= 0 or c.state >= CONN_LINGER:
         conn_on_read(stream, got, buf)
         return
-    if t.phase >= TLS_ENDED or c.mode == READ_NOTHING:
-        # after its close_notify or its last request the client has nothing to say
+    if t.phase >= TLS_ENDED or t.deaf:
         bytes_in[0] += <size_t>got
         return
     room.at = buf.base
@@ -226,17 +226,35 @@ cdef void tls_on_read(uv_stream_t* stream, ssize_t got, const uv_buf_t* buf) noe
         tls_left(c)
         conn_close(c)
         return
-    if t.phase == TLS_ENDED and not c.paused:     # else after the requests that are held back (conn_resume)
-        conn_on_eof(c)
-        return
+    if rekeying and not t.rekeying:
+        conn_dirty(c)
+        if not tlswrite_next(c):
+            conn_close(c)
+            return
+    if t.phase == TLS_ENDED:
+        if not c.paused:
+            conn_on_eof(c)
+            return
+        if not c.half:
+            conn_half_closed(c)   # conn_on_eof follows the requests that are held back (conn_resume)
     if c.mode != READ_NOTHING and (c.arriving or c.head.cap > ARRIVING_FREE or tls_incomplete(t)):
         budget_account(c)
     if c.state < CONN_LINGER and conn_output_full(c):
         conn_pause(c)
+    if c.paused:
+        tls_read_on(c)
     if (c.state < CONN_LINGER and not c.paused and t.phase == TLS_OPEN and tls_incomplete(t)
             and c.worker.turn_pieces == pieces):
         conn_read_piece(c)    # of a record
     conn_settle(c)
+
+cdef inline void tls_read_on(Conn* c) noexcept nogil:
+    # Reads a paused connection, for the rest of a KeyUpdate, which its answers wait for. No data can come before that;
+    # what comes with it is kept (tls_keep).
+    if c.tls.rekeying and c.state < CONN_LINGER:
+        uv_read_start(<uv_stream_t*>&c.tcp, tls_on_alloc, tls_on_read)
+    else:
+        uv_read_stop(<uv_stream_t*>&c.tcp)
 
 cdef void tls_take(Conn* c) noexcept nogil:
     # Decrypts the bytes of a read, piece by piece, each to the place where the connection wants it. Keeps the rest once
@@ -244,7 +262,10 @@ cdef void tls_take(Conn* c) noexcept nogil:
     cdef Tls* t = c.tls
     cdef uv_buf_t place
     cdef size_t n
-    while c.state < CONN_LINGER and c.mode != READ_NOTHING:
+    while c.state < CONN_LINGER:
+        if c.mode == READ_NOTHING:
+            tls_drain(c)
+            break
         if c.paused and c.mode != READ_FIXED:
             tls_keep(c)
             break
@@ -274,6 +295,23 @@ cdef void tls_keep(Conn* c) noexcept nogil:
     c.head.len += n
     c.worker.counters.bytes_in += n
 
+cdef void tls_drain(Conn* c) noexcept nogil:
+    # Decrypts and drops what comes after the last request: close_notify ends the client's side, and new keys are
+    # answered. An incomplete record counts in the budget of incomplete requests. If that is full, the client is not
+    # heard any more, but still gets its answers.
+    cdef Tls* t = c.tls
+    cdef int64_t more = TLS_RECORD_MOST - c.arriving
+    if more > 0 and not budget_take(more, atomic_get64(&c.address.client.arriving) + more):
+        t.deaf = True
+        return
+    while tls_decrypt(t, c.worker.input, INPUT_SIZE) == INPUT_SIZE:
+        pass
+    if more > 0:
+        budget_set_share(&c.arriving, &c.address.client.arriving, TLS_RECORD_MOST)
+    if not tls_incomplete(t):
+        budget_give(c.arriving)
+        budget_set_share(&c.arriving, &c.address.client.arriving, 0)
+
 cdef size_t tls_decrypt(Tls* t, char* out, size_t room) noexcept nogil:
     # Returns the plain bytes, less than `room` if there are no more; then the phase tells whether the session goes on.
     cdef size_t n = 0
@@ -283,9 +321,11 @@ cdef size_t tls_decrypt(Tls* t, char* out, size_t room) noexcept nogil:
         ERR_clear_error()     # of others: SSL_get_error would blame the session
         if SSL_read_ex(t.ssl, out + n, room - n, &got) == 1:
             t.silent -= t.silent > 0      # it has data
+            t.rekeying = False
             n += got
             continue
         error = SSL_get_error(t.ssl, 0)
+        t.rekeying = error == SSL_ERROR_WANT_READ and SSL_in_init(t.ssl)
         if error == SSL_ERROR_ZERO_RETURN:
             t.phase = TLS_ENDED
             t.record_left = 0
