@@ -366,7 +366,7 @@ cdef void feed_tick(Engine* e) noexcept nogil:
 cdef void feed_beat(Engine* e, Feed* f, int64_t now) noexcept nogil:
     cdef int64_t beat = f.ask.beat_s * <int64_t>1000000
     cdef int64_t due
-    if f.begun and feed_dead(f):
+    if f.begun and feed_dead(f, now, beat):
         conn_close(f.r.conn)
         return
     if f.parts_held and now >= f.parts_until:
@@ -383,10 +383,13 @@ cdef void feed_beat(Engine* e, Feed* f, int64_t now) noexcept nogil:
     heap_add(&e.beats, &f.beat, min(due, f.parts_until) if f.parts_held and not f.last else due)
     conn_dirty(f.r.conn)
 
-cdef bint feed_dead(Feed* f) noexcept nogil:
-    # Returns True if the client of a WebSocket is silent, or if a frame, or a record of TLS, was incomplete at two
-    # consecutive heartbeats.
+cdef bint feed_dead(Feed* f, int64_t now, int64_t beat) noexcept nogil:
+    # Returns True if the client of a WebSocket is silent, or if a frame, or a record of TLS, was incomplete twice, one
+    # interval of heartbeats apart. A pause brings this look earlier, so not every look counts.
     cdef bint half = f.half
+    if now < f.half_due:
+        return False
+    f.half_due = now + beat
     f.half = conn_begun(f.r.conn) and not f.r.conn.paused
     return f.silences >= FEED_SILENCES or half and f.half
 

@@ -188,7 +188,8 @@ cdef struct Feed:
     Request* commands         # internal request for the client's commands, not answered yet
     int n_commands
     int silences              # heartbeats since the client was last heard
-    bint half                 # a frame, or a record of TLS, was incomplete at the last heartbeat
+    bint half                 # a frame, or a record of TLS, was incomplete at the last look (feed_dead)
+    int64_t half_due          # when the next look is due, monotonic µs
     bint parted               # a fragmented message has begun
     bint frame_refused        # a frame found no room (net/budget): the stream is closed, and its input is not read
     Buf parts
