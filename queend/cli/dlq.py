@@ -88,7 +88,7 @@ def errors(
     show(rows, {"count": "count", "queue": "queue", "group": lambda row: group_name(row["consumerGroup"]),
                 "error": lambda row: row["errorMessage"] or "", "first": lambda row: age(row["firstFailedAt"]),
                 "last": lambda row: age(row["lastFailedAt"])}, output, none="no dead letters",
-         spare=(*(("queue",) if queue else ()), "first", *(("group",) if group else ()), "last", "group", "queue"))
+         spare=(*(("queue",) if queue else ()), "first", *(("group",) if group else ()), "last"))
     if not answer["complete"]:
         tell(f"only the newest {many(answer['examined'], 'dead letter')} were examined")
 

@@ -66,7 +66,7 @@ def lease_list(
                 "deliveries": "deliveries", "expired": lambda row: row["leasesLapsed"] or "", "lease": "address"},
          output, "address", "no leases",
          spare=("lease", *(("queue",) if queue else ()), *(("group",) if group else ()), "deliveries", "expired",
-                "messages", "idle", *(() if group else ("group",)), *(() if queue else ("queue",))))
+                "messages", "idle", *(() if group else ("group",))))
 
 
 def _checked(rows: Iterable[dict[str, Any]], server: Server, queue: str | None,

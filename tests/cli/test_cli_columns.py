@@ -109,7 +109,8 @@ def test_a_terminal_is_told_what_is_left_out(cli, filled, tmp_path):
     assert status == 0 and "-o wide" not in shown and "shop-of-europe" in shown
 
 
-@pytest.mark.parametrize("words", ["group list", "message list", "group show accounting-department"])
+@pytest.mark.parametrize("words", ["group list", "message list", "group show accounting-department",
+                                   "lease list", "dlq errors"])
 def test_rows_that_do_not_fit_are_blocks(cli, filled, monkeypatch, words):
     rows = shown(cli, 60, monkeypatch, *words.split())
     assert all(len(row) <= 60 for row in rows), rows
