@@ -130,7 +130,7 @@ test-dashboard: build system-tests ## the dashboard in a headless Chromium, with
 	@$(BIN)/python tools/requirements.py dashboard | $(PIP) -r /dev/stdin
 	@$(BIN)/python -m pytest tests/dashboard --dashboard $(ARGS)
 
-test-generated: build system-tests ## clients that generators make of /openapi.json, in Python and TypeScript, against a daemon: about 1 minute (npm, Java)
+test-generated: build system-tests ## clients that generators make of /openapi.json, in Python, TypeScript and Java, against a daemon: about 1 minute (npm, Java)
 	@SUDO="$(SUDO)" sh tools/system.sh generated
 	@test -x build/generated/bin/python || $(PYTHON) -m venv build/generated
 	@$(BIN)/python tools/requirements.py generated | build/generated/bin/pip install --quiet --disable-pip-version-check -r /dev/stdin

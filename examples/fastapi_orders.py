@@ -1,6 +1,6 @@
-"""Orders by FastAPI: requests push jobs, and workers in a process of their own write invoices and send mails.
+"""Orders by FastAPI: requests push jobs, and workers in a process of their own write invoices and send mails. It
+needs queend's extra `client` and uvicorn.
 
-    pip install 'queend[client]' uvicorn
     uvicorn fastapi_orders:app
     queend worker fastapi_orders:workers
 

@@ -1,4 +1,4 @@
-"""Orders by the Python client (`pip install 'queend[client]'`): two groups, a failing message, a transaction.
+"""Orders by the Python client (queend's extra `client`): two groups, a failing message, a transaction.
 
     python examples/orders.py
 

@@ -1,4 +1,4 @@
-"""A group gets messages again (`pip install 'queend[client]'`): reads by offset, lag, a seek.
+"""A group gets messages again (queend's extra `client`): reads by offset, lag, a seek.
 
     python examples/replay.py
 

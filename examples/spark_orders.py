@@ -1,4 +1,4 @@
-"""A table into a queue and a queue as a table (`pip install "queend[spark]"`)."""
+"""A table into a queue and a queue as a table (queend's extra `spark`)."""
 import os
 import sys
 

@@ -75,6 +75,8 @@ wrapped, except with `-o wide`. If the most important columns do not fit either,
 line per column. A file or a program gets all columns. An empty list prints a note on standard error as a
 table, `[]` as `json`, and nothing in the other formats. Results go to standard output; questions, hints and progress go
 to standard error. In tables and names, control characters are escaped; JSON contains every name unchanged.
+Tables show consumers that name no group as `(without a group)`. In JSON, with `-o names` and as an argument, this group
+is `__QUEUE_MODE__`.
 
 Lists, the commands `show`, `queend message search`, `queend dlq errors`, `queend status` and `queend doctor` take
 `--watch`: the result is printed again every two seconds, or after each `--interval`, until Ctrl-C, which ends the

@@ -39,7 +39,7 @@ elif test "${1:-}" = packages; then
     have debootstrap || need debootstrap
     have systemd-nspawn || need systemd-container
 elif test "${1:-}" = generated; then
-    have java || need openjdk-17-jre-headless # openapi-generator
+    have javac || need openjdk-17-jdk-headless # openapi-generator, and the Java that it writes
 elif test "${1:-}" = spark; then
     have java || need openjdk-17-jre-headless
     test -e /usr/share/java/postgresql.jar || need libpostgresql-jdbc-java # a job reads tables

@@ -12,8 +12,9 @@ from typing import Annotated, Any, Optional
 import typer
 
 from ..duration import exact
+from ..wording import many, size
 from .client import Server, ServerError
-from .output import Format, Output, Progress, facts, many, one, short, size
+from .output import Format, Output, Progress, facts, one, short
 from .pop import acknowledgment
 from .remote import Foreign, Stop, remote, seconds, tell
 from .resources import LONG_S, found

@@ -10,16 +10,16 @@ from typing import Annotated, Any, Optional
 
 import typer
 
+from ..wording import QUEUE_MODE, group_name, many
 from .client import Server
 from .options import DryRun
-from .output import Format, Output, Progress, dump, many, show
+from .output import Format, Output, Progress, dump, show
 from .remote import REFUSED, USAGE, Stop, remote, tell
 from .resources import found, groups_of, head_of, queues_of
 from .server_names import queues as completed
 from .terminal import say, write
 
 VERSION = 1
-QUEUE_MODE = "__QUEUE_MODE__"      # the group of consumers without a group name: every queue has it
 SEALED = "encryptionEnabled"
 LARGEST = 256 << 20
 
@@ -54,7 +54,7 @@ def export(
                 **({"paused": True} if head.get("paused") else {}), "groups": groups.get(name, [])})
             progress.add(1)
     if silent:
-        tell(f"this server does not return the options of its queues: {silent} queues were exported without options")
+        tell(f"this server does not return the options of its queues: {many(silent, 'queue')} exported without options")
     text = (dump({"queend": "definitions", "version": VERSION, "queues": queues}, 1) + "\n"
             if output is Format.json or output.for_people else
             "".join((dump(one) if output is Format.ndjson else one["name"]) + "\n" for one in queues))
@@ -104,8 +104,8 @@ def import_(
 
     done = list(steps())
     show(done if not output.for_people else (row for row in done if row["action"] != "same"),
-         {"": "action", "queue": "queue", "group": "group", "what": lambda row: dump(row["what"]) if row["what"]
-          else ""}, output, "queue")
+         {"": "action", "queue": "queue", "group": lambda row: group_name(row["group"]),
+          "what": lambda row: dump(row["what"]) if row["what"] else ""}, output, "queue")
     count = sum(row["action"] != "same" for row in done)
     if output.for_people:
         say(f"{many(count, 'change')} to make" if dry_run else

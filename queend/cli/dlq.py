@@ -8,11 +8,12 @@ from typing import Annotated, Any, Optional
 
 import typer
 
+from ..wording import group_name, many
 from .ack import address
 from .client import Server, ServerError
 from .message import addressed, message_show
 from .options import DryRun, Limit, MessageId, OfQueue, Partition, Yes
-from .output import Format, Output, Progress, age, dump, many, show
+from .output import Format, Output, Progress, age, dump, show
 from .remote import NOT_FOUND, USAGE, Stop, remote, sure, tell
 from .resources import LONG_S, checked, found, known
 from .server_names import queues
@@ -63,8 +64,8 @@ def dlq_list(
     rows = letters(server, limit, **filters(group, partition, from_, to, error), queue=queue)
     rows = checked(rows, server, queue, partition, group)
     show(map(addressed, rows), {"failed": lambda row: age(row["failedAt"]), "queue": "queue", "partition": "partition",
-                "group": "consumerGroup", "retries": "retryCount", "error": lambda row: row["errorMessage"] or "",
-                "id": "address"}, output, "address", "no dead letters",
+                "group": lambda row: group_name(row["consumerGroup"]), "retries": "retryCount",
+                "error": lambda row: row["errorMessage"] or "", "id": "address"}, output, "address", "no dead letters",
          spare=(*(("queue",) if queue else ()), "retries", "partition", "group", "id"))
 
 
@@ -84,10 +85,10 @@ def errors(
     rows = checked(answer["groups"], server, queue, partition, group)
     if output is Format.names:
         rows = ({"name": row["errorMessage"] or ""} for row in rows)
-    show(rows, {"count": "count", "queue": "queue", "group": "consumerGroup",
+    show(rows, {"count": "count", "queue": "queue", "group": lambda row: group_name(row["consumerGroup"]),
                 "error": lambda row: row["errorMessage"] or "", "first": lambda row: age(row["firstFailedAt"]),
                 "last": lambda row: age(row["lastFailedAt"])}, output, none="no dead letters",
-         spare=(*(("queue",) if queue else ()), "first", *(("group",) if group else ()), "last", "group", "queue"))
+         spare=(*(("queue",) if queue else ()), "first", *(("group",) if group else ()), "last"))
     if not answer["complete"]:
         tell(f"only the newest {many(answer['examined'], 'dead letter')} were examined")
 

@@ -7,9 +7,10 @@ from typing import Annotated
 import psycopg
 import typer
 
+from ..wording import many
 from .common import database, fail, place, settings_or_exit
 from .options import Yes
-from .output import many
+
 from .remote import ending
 from .terminal import say
 

@@ -5,9 +5,10 @@ from typing import Annotated, Optional
 
 import typer
 
+from ..wording import group_name, many
 from .client import Server
 from .options import DryRun, Yes
-from .output import Format, Output, age, many, show, span
+from .output import Format, Output, age, show, span
 from .queue import switched
 from .remote import USAGE, Stop, remote, sure, tell
 from .resources import EVER, LONG_S, PARTITIONS, found, groups_of, no_group, partition_of
@@ -17,8 +18,7 @@ from .watch import watched
 
 group = typer.Typer(no_args_is_help=True, help="Manage consumer groups: list with lag, show, seek, pause, resume, "
                                                "delete.")
-Group = Annotated[str, typer.Argument(help="Consumer group; __QUEUE_MODE__ is the group of consumers that name no "
-                                           "group.",
+Group = Annotated[str, typer.Argument(help="Consumer group; __QUEUE_MODE__ names the consumers without a group.",
                                           autocompletion=groups)]
 OfQueue = Annotated[Optional[str], typer.Option("--queue", help="Only this queue.", autocompletion=queues)]
 
@@ -38,8 +38,9 @@ def group_list(server: Server, queue: OfQueue = None,
     if queue is not None:
         found(server, queue, limit=1)
     show((row for row in groups_of(server, queue) if not lagging or row["totalLag"]),
-         {"group": "name", "queue": "queueName", "lag": "totalLag", "partitions behind": "partitionsWithLag",
-          "partitions": "members", "by": lambda row: span(row["maxTimeLag"]) if row["totalLag"] else "",
+         {"group": lambda row: group_name(row["name"]), "queue": "queueName", "lag": "totalLag",
+          "partitions behind": "partitionsWithLag", "partitions": "members",
+          "by": lambda row: span(row["maxTimeLag"]) if row["totalLag"] else "",
           "state": lambda row: row["state"] if not row.get("paused") else "Paused" + (
               " with its queue" if row.get("pausedBy") == "queue" else ""),
           "begins": lambda row: row.get("subscriptionMode") or ""}, output,
@@ -66,7 +67,7 @@ def group_show(server: Server, name: Group, queue: OfQueue = None,
                 "oldest": lambda row: span(row["timeLagSeconds"]) if row["offsetLag"] else "",
                 "leased": lambda row: "yes" if row["leaseActive"] else "",
                 "consumed": lambda row: age(row["lastConsumedAt"]),
-                "blocked": lambda row: f"{age(row['standsSince'])}, {row['leasesLapsed']} leases expired"
+                "blocked": lambda row: f"{age(row['standsSince'])}, {many(row['leasesLapsed'], 'lease')} expired"
                 if row.get("standsSince") else ""}, output, "partition", f"{name} has not consumed any message",
          spare=(*_own(queue), "head", "next", "consumed", "leased", "oldest", "blocked"))
 

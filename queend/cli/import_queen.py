@@ -5,8 +5,9 @@ from typing import Annotated
 
 import typer
 
+from ..wording import many
 from .common import database, settings_or_exit
-from .output import many
+
 from .remote import DIFFERS, ending
 from .terminal import say
 

@@ -8,9 +8,10 @@ from typing import Annotated, Any, Optional
 
 import typer
 
+from ..wording import group_name, group_phrase, many
 from .client import Server, ServerError
 from .options import DryRun, OfQueue, Yes
-from .output import Format, Output, age, many, show, span
+from .output import Format, Output, age, show, span
 from .remote import FORBIDDEN, NOT_FOUND, REFUSED, USAGE, Foreign, Stop, remote, seconds, sure, tell
 from .resources import found, known
 from .server_clock import now
@@ -60,11 +61,12 @@ def lease_list(
 ) -> None:
     """List live leases, one line per partition and group: which messages consumers have, since when and until when."""
     rows = _checked(leases(server, limit, queue=queue, consumerGroup=group, sort=sort.value), server, queue, group)
-    show(rows, {"group": "consumerGroup", "queue": "queue", "partition": "partition", "messages": "messages",
-                "idle": lambda row: age(row["lastActivityAt"]), "ends in": _left, "deliveries": "deliveries",
-                "expired": lambda row: row["leasesLapsed"] or "", "lease": "address"}, output, "address", "no leases",
+    show(rows, {"group": lambda row: group_name(row["consumerGroup"]), "queue": "queue", "partition": "partition",
+                "messages": "messages", "idle": lambda row: age(row["lastActivityAt"]), "ends in": _left,
+                "deliveries": "deliveries", "expired": lambda row: row["leasesLapsed"] or "", "lease": "address"},
+         output, "address", "no leases",
          spare=("lease", *(("queue",) if queue else ()), *(("group",) if group else ()), "deliveries", "expired",
-                "messages", "idle", *(() if group else ("group",)), *(() if queue else ("queue",))))
+                "messages", "idle", *(() if group else ("group",))))
 
 
 def _checked(rows: Iterable[dict[str, Any]], server: Server, queue: str | None,
@@ -160,5 +162,5 @@ def _wanted(ids: list[str], rows: Iterable[dict[str, Any]]) -> list[dict[str, An
 
 
 def _told(row: dict[str, Any]) -> str:
-    return (f"{row['address']}: {many(row['messages'], 'message')} of {row['consumerGroup']} in {row['partition']} of "
-            f"{row['queue']}")
+    return (f"{row['address']}: {many(row['messages'], 'message')} of {group_phrase(row['consumerGroup'])} in "
+            f"{row['partition']} of {row['queue']}")

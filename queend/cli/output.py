@@ -21,6 +21,11 @@ from .terminal import clean, say
 PAGE_ROWS = 500      # longer tables are aligned page by page
 SIGNS = ("", "k", "M", "G", "T")
 LEAST = 0.095      # smaller numbers would be 0 with one digit behind the point
+# Facts whose values are sentences or lists of figures; the others are names or values that are copied.
+SENTENCES = frozenset(("ack latency", "buffered", "buffers", "commits", "database", "delivery latency", "error", "lag",
+                       "messages", "pop latency", "popped", "push latency", "pushed", "rates", "server", "waiting",
+                       "why"))
+GAP, NARROWEST = 2, 24      # signs between a word and its value; the least width to which a value is wrapped
 
 
 class Format(enum.StrEnum):
@@ -76,11 +81,15 @@ def one(value: dict[str, Any], how: Format, lines: Callable[[], None], name: str
 
 
 def facts(pairs: Iterable[tuple[str, Any]]) -> None:
-    """Prints lines of a word and its value; pairs without a value are left out."""
+    """Prints lines of a word and its value; pairs without a value are left out. At a terminal, values of SENTENCES are
+    wrapped below their beginning."""
     found = [(word, cell(value)) for word, value in pairs if value not in (None, "")]
     width = max((len(word) for word, _ in found), default=0)
+    room = get_terminal_size().columns - width - GAP if sys.stdout.isatty() else 0
     for word, value in found:
-        sys.stdout.write(f"{word:<{width}}  {value}\n")
+        lines = textwrap.wrap(value, max(room, NARROWEST), break_long_words=False, break_on_hyphens=False) if (
+            room and word in SENTENCES) else [value]
+        sys.stdout.write("".join(f"{'' if i else word:<{width}}  {line}\n" for i, line in enumerate(lines)))
 
 
 def _tables(rows: Iterator[dict[str, Any]], columns: dict[str, Column], spare: Sequence[str], wide: bool) -> int:
@@ -136,19 +145,6 @@ def short(number: float | None) -> str:
         value, sign = value / 1000, sign + 1
     text = f"{value:.0f}" if value >= 99.5 else cell(value)
     return text + SIGNS[sign]
-
-
-def many(number: int, word: str, write: Callable[[int], str] = str) -> str:
-    """Returns `1 message`, `2 messages`. write: formats the number."""
-    return f"{write(number)} {word}{'' if number == 1 else 's'}"
-
-
-def size(count: float) -> str:
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if count < 1024:
-            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
-        count /= 1024
-    return f"{count:.1f} TiB"
 
 
 def age(text: str | None) -> str:

@@ -1,6 +1,7 @@
 """Help in plain words: an option takes TEXT, a NUMBER or a FILE. typer would write `<list[str]>`, `<int range>`."""
 from __future__ import annotations
 
+import re
 from functools import partial
 from pathlib import Path
 from typing import Any, get_args
@@ -12,9 +13,15 @@ def plain(command: Any) -> Any:
     """Returns the command after changing its help, and that of its subcommands, to such words."""
     for child in getattr(command, "commands", {}).values():
         plain(child)
+        # click cuts the text of a list of commands after 45 signs, but not one that is given.
+        child.short_help = child.short_help or first_sentence(child.help or "")
     for one in command.params:
         parameter(one)
     return command
+
+
+def first_sentence(text: str) -> str:
+    return re.split(r"(?<=\.)\s", " ".join(text.split()), maxsplit=1)[0]
 
 
 def parameter(one: Any) -> None:

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Optional
 import typer
 
 from ..duration import exact
+from ..wording import many
 from .client import Server
 from .options import Group, Partition, Payload
 from .output import Format, Output, age, dump, show
@@ -127,5 +128,5 @@ def acknowledge(server: Server, messages: list[dict[str, Any]], group: str | Non
     if not isinstance(answer, list) or len(answer) != len(messages):
         raise Foreign(server.url)
     if refused := [row for row in answer if not row.get("success")]:
-        raise Stop(f"{len(refused)} of {len(messages)} acknowledgments were refused: {refused[0]['transactionId']}: "
+        raise Stop(f"{len(refused)} of {many(len(messages), 'acknowledgment')} refused: {refused[0]['transactionId']}: "
                    f"{refused[0].get('error')}", 1)

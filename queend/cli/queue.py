@@ -13,9 +13,10 @@ import typer
 
 from ..control.options import BY_NAME, SWITCH
 from ..duration import UNITS, exact, milliseconds
+from ..wording import many
 from .client import Server, ServerError
 from .options import DryRun, Yes
-from .output import Format, Output, age, cell, facts, many, one, short, show
+from .output import Format, Output, age, cell, facts, one, short, show
 from .remote import NOT_FOUND, REFUSED, USAGE, Stop, remote, sure
 from .resources import LONG_S, found, groups_of, head_of, partition_of, queues_of
 from .server_names import queues
@@ -91,7 +92,7 @@ def queue_show(server: Server, name: Name,
                ("completed", f"{totals['completed']:,}"), ("stored", f"{totals['total']:,}"),
                ("dead letters", f"{totals['deadLetter']:,}" if totals["deadLetter"] else ""),
                ("rates", "" if rate.push is None else f"{short(rate.push)}/s in, {short(rate.pop)}/s out "
-                         "(average of 1 to 2 minutes)")])
+                         "(over 1m to 2m)")])
         asked = {option: value for option, value in head.get("options", {}).items() if value.get("asked")}
         if asked:
             say("")

@@ -18,7 +18,7 @@ from ..duration import FORM, exact, milliseconds
 from .client import Server, ServerError
 from .completion import contexts
 from .contexts import ContextError, chosen
-from .terminal import clean, say
+from .terminal import clean, folded, say
 
 Url = Annotated[Optional[str], typer.Option("--url", metavar="URL", help="URL of the server. Default: QUEEND_URL, else "
                 "the current context, else http://127.0.0.1:6632.")]
@@ -37,6 +37,7 @@ SHARED: dict[str, Any] = {"url": Url, "context": Context, "token_file": TokenFil
                           "timeout": Timeout}
 # parameters of commands with names or times, which are never empty
 NAMES = frozenset(("name", "names", "queue", "partition", "group", "transaction_id", "from_", "to"))
+INDENT = " " * len("queend: ")
 SURROGATE = re.compile("[\ud800-\udfff]")      # how Python reads bytes of arguments that are not UTF-8
 given: dict[str, Any] = {}      # those given before the command
 
@@ -73,10 +74,10 @@ def seconds(text: str, option: str, least: float = 0.0, most: float | None = Non
 
 
 def tell(text: str, hint: str = "") -> None:
-    """Prints a line on standard error, and a second line with the hint."""
-    say(f"queend: {log.masked(text)}", err=True)
+    """Prints a sentence on standard error, and the hint below it."""
+    say(*folded(f"queend: {log.masked(text)}", INDENT), err=True)
     if hint:
-        say(f"        {hint}", err=True)
+        say(*folded(f"{INDENT}{hint}", INDENT), err=True)
 
 
 def given_values(function: Callable[..., Any], arguments: dict[str, Any]) -> None:

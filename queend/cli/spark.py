@@ -114,7 +114,7 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
 def _group() -> None:
     missing = _missing()
     if missing:
-        fail(f'the Spark jobs need {missing}: pip install "queend[spark]"')
+        fail(f"the Spark jobs need {missing}: install queend with its extra `spark` (docs/install.md)")
 
 
 def _missing() -> str | None:

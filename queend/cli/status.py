@@ -5,8 +5,9 @@ from typing import Any
 
 import typer
 
+from ..wording import many, size
 from .client import Server, ServerError
-from .output import Format, Output, facts, many, one, short, size, span
+from .output import Format, Output, facts, one, short, span
 from .remote import FORBIDDEN, REFUSED, UNREACHABLE, remote, tell
 from .watch import watched
 
@@ -55,7 +56,7 @@ def status(server: Server, output: Output = Format.table) -> None:
                ("dead letters", f"{short(messages['deadLetter'])} of all time" if messages["deadLetter"]
                 else ""),
                ("rates", f"{short(rates['ingestedPerSecond'])}/s pushed, "
-                         f"{short(rates['processedPerSecond'])}/s acknowledged (5-minute average)"),
+                         f"{short(rates['processedPerSecond'])}/s acknowledged (over 5m)"),
                ("lag", f"max {span(late['time']['max'])}, median {span(late['time']['median'])}")]
               if messages and rates and late else []),
             ("buffered", f"{many(buffers['pending'], 'message')}, {size(buffers.get('bytes', 0))}, oldest "

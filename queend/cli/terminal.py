@@ -3,6 +3,8 @@ from __future__ import annotations
 
 import re
 import sys
+import textwrap
+from shutil import get_terminal_size
 from typing import Any
 
 import typer
@@ -29,6 +31,15 @@ def say(*lines: str, err: bool = False, **style: Any) -> None:
     """Prints lines for people, cleaned. Every text of a server or a file goes through here, `write`, or `clean`."""
     for line in lines:
         typer.secho(clean(line), err=err, **style)
+
+
+def folded(text: str, indent: str) -> list[str]:
+    """Returns the lines of a sentence for standard error: wrapped if that is a terminal, later lines indented. Names
+    and ids stay whole."""
+    if not sys.stderr.isatty():
+        return [text]
+    return textwrap.wrap(clean(text), get_terminal_size().columns, subsequent_indent=indent, break_long_words=False,
+                         break_on_hyphens=False) or [text]
 
 
 def write(text: str) -> None:

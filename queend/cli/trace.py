@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
+from ..wording import group_name
 from .ack import address
 from .client import Server
 from .options import MessageId
@@ -15,7 +16,7 @@ from .watch import watched
 trace = typer.Typer(no_args_is_help=True, help="Show traces that programs recorded about messages.")
 Limit = Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="Maximum number of results.")]
 COLUMNS: dict[str, Any] = {"recorded": lambda row: age(row["created_at"]), "event": "event_type",
-                           "group": "consumer_group", "data": "data"}
+                           "group": lambda row: group_name(row["consumer_group"]), "data": "data"}
 
 
 @trace.command("list")

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Optional
 import typer
 
 from ..duration import exact
+from ..wording import many
 from . import server_clock
 from .client import Server, ServerError
 from .output import Format
@@ -137,7 +138,7 @@ class Screen:
         if sum(heights) >= room:      # the cursor needs a row, and so does the note
             while shown > 1 and sum(heights[:shown]) > room - 2:
                 shown -= 1
-            lines[shown:], heights[shown:] = [f"… {len(lines) - shown} more lines"], [1]
+            lines[shown:], heights[shown:] = [f"… {many(len(lines) - shown, 'more line')}"], [1]
         up = f"\x1b[{self.rows}A\r" if self.rows else ""
         sys.stdout.write(up + "".join(f"{line}\x1b[K\n" for line in lines) + "\x1b[J")
         sys.stdout.flush()

@@ -33,7 +33,8 @@ def worker(
         from ..client.run import Run
         from ..client.worker import App
     except ModuleNotFoundError as error:
-        raise Stop(f"queend worker needs the package {error.name}", USAGE, "pip install 'queend[client]'") from None
+        raise Stop(f"queend worker needs the package {error.name}", USAGE,
+                   "install queend with its extra `client` (docs/install.md)") from None
     if unused := [name for name, value in given.items() if value is not None]:
         raise Stop(f"--{unused[0].replace('_', '-')} has no effect on queend worker", USAGE,
                    "set QUEEND_URL and QUEEND_TOKEN_FILE, or the arguments of App")

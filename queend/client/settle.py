@@ -82,7 +82,8 @@ def settle(wanted: Sequence[Verdict], doubted: bool = False) -> Steps[list[Settl
                 found[place] = one
     refused = [one for one in found if one.error is not None]
     if refused:
-        text = f"{len(refused)} of {len(found)} acknowledgments were refused: {refused[0].error}"
+        whole = "the acknowledgment was" if len(found) == 1 else f"{len(refused)} of {len(found)} acknowledgments were"
+        text = f"{whole} refused: {refused[0].error}"
         lost = all((one.error or "").startswith(LEASE_ENDED) for one in refused)
         raise (LeaseLost if lost else NotSettled)(text, [one.verdict.message for one in refused])
     return found

@@ -11,8 +11,6 @@ from psycopg.rows import namedtuple_row
 
 from .http.answer import Refusal
 
-QUEUE_MODE = "__QUEUE_MODE__"      # the group of consumers without a group name
-
 
 async def seed_of(request: Request) -> bytes:
     """Returns the seed for the spelling of queue and partition ids. Pages spell ids here: in the database that would

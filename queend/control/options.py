@@ -10,7 +10,8 @@ LARGEST = 2**31 - 1
 PRIORITY_MOST = 1_000_000
 TRUTH = {True: True, False: False, "true": True, "false": False}
 BACKOFF = {"oneOf": [
-    {"type": "array", "minItems": 1, "maxItems": 32, "items": {"type": "integer", "minimum": 0, "maximum": LARGEST}},
+    {"type": "array", "title": "BackoffPauses", "minItems": 1, "maxItems": 32,
+     "items": {"type": "integer", "minimum": 0, "maximum": LARGEST}},
     {"type": "object", "title": "ExponentialBackoff", "required": ["type", "initial"], "properties": {
         "type": {"const": "exponential"}, "initial": {"type": "integer", "minimum": 1, "maximum": LARGEST},
         "multiplier": {"type": "number", "minimum": 1, "maximum": 1000},

@@ -14,6 +14,7 @@ import psycopg
 from psycopg import sql
 
 from .. import log
+from ..wording import many
 
 LANES = 1903519076
 # Locks of two numbers that the SQL functions take: the first number, and what the lock is for.
@@ -119,6 +120,6 @@ def ended(connection: psycopg.Connection, keys: Mapping[int, str]) -> str | None
 def tell(holders: Sequence[Holder]) -> None:
     """Logs that these holders, of one role, were ended."""
     first = holders[0]
-    others = f"; so were {len(holders) - 1} others of the role" if len(holders) > 1 else ""
+    others = f", and {many(len(holders) - 1, 'other session')} of the role" if len(holders) > 1 else ""
     log.line("warn", "foreign_lock_ended", f"{first.seen}. It was ended{others}", role=first.role, pid=first.pid,
              held=first.held, ended=len(holders))

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from psycopg.rows import dict_row, tuple_row
 
 from ..postgres import session
+from ..wording import many, size
 
 
 class Notice(NamedTuple):
@@ -42,7 +43,7 @@ def of_tables(rows: list[dict[str, Any]]) -> Iterator[Notice]:
     for row in rows:
         what = "messages of Queen MQ" if row["messages"] else "tables of another program"
         yield Notice("schema_of_another", "warning", f"the schema {row['schema']} belongs to another program",
-                     f"{row['tables']} tables, {row['bytes'] / (1 << 20):.1f} MiB: {what}, which queend does not serve",
+                     f"{many(row['tables'], 'table')}, {size(row['bytes'])}: {what}, which queend does not serve",
                      "queend serves HTTP, but its SQL views and functions are not available. See “Queen MQ's "
                      "tables in the same database” in docs/migration.md")
 

@@ -1,7 +1,7 @@
 """A plugin of pytest for applications: a real daemon with a PostgreSQL of its own for each session.
 
 If queend is installed, pytest loads it by itself. If it is a checkout that is not installed,
-`pytest_plugins = ["queend.testing"]` in the conftest.py at the top loads it. It needs `pip install 'queend[client]'`
+`pytest_plugins = ["queend.testing"]` in the conftest.py at the top loads it. It needs queend's extra `client`
 and pytest. Until a test asks for a fixture it imports pytest alone, because it is loaded in every run of pytest where
 queend is installed."""
 from __future__ import annotations

@@ -50,7 +50,7 @@ class Queues:
         end = time.monotonic() + seconds
         while left := self.pending(queue, group):
             if time.monotonic() > end:
-                raise TimeoutError(f"{left} messages of {queue} are not consumed after {seconds} s")
+                raise TimeoutError(f"messages of {queue} that are not consumed after {seconds} s: {left}")
             time.sleep(LOOK)
 
     def dead(self, queue: str, group: str | None = None) -> list[dict[str, Any]]:

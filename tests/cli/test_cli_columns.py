@@ -91,6 +91,14 @@ def test_wide_shows_all_columns_without_folding(cli, filled, monkeypatch, words)
     assert any(all(one in row for one in (*heads, *others)) for row in rows), "a file has all columns anyway"
 
 
+@pytest.mark.parametrize("width", [80, 60])
+@pytest.mark.parametrize("words", ["status", f"queue show {LONG}", "queue --help", "dlq --help"])
+def test_no_line_is_longer_than_the_terminal(cli, filled, monkeypatch, words, width):
+    rows = shown(cli, width, monkeypatch, *words.split())
+    assert rows and all(len(row) <= width for row in rows), rows
+    assert not any(row.endswith("...") for row in rows if not row.startswith("Usage")), "a text of the help is cut"
+
+
 def test_a_terminal_is_told_what_is_left_out(cli, filled, tmp_path):
     def at_terminal(columns: str) -> tuple[int, str]:
         return Cli(cli.environment["QUEEND_URL"], tmp_path, COLUMNS=columns).at_terminal("queue", "list", "columns-*")
@@ -101,7 +109,8 @@ def test_a_terminal_is_told_what_is_left_out(cli, filled, tmp_path):
     assert status == 0 and "-o wide" not in shown and "shop-of-europe" in shown
 
 
-@pytest.mark.parametrize("words", ["group list", "message list", "group show accounting-department"])
+@pytest.mark.parametrize("words", ["group list", "message list", "group show accounting-department",
+                                   "lease list", "dlq errors"])
 def test_rows_that_do_not_fit_are_blocks(cli, filled, monkeypatch, words):
     rows = shown(cli, 60, monkeypatch, *words.split())
     assert all(len(row) <= 60 for row in rows), rows

@@ -34,7 +34,7 @@ def test_a_lease_is_listed_extended_and_released(cli, client, queue):
     assert told.startswith(f"extended {taken[0]['leaseId']}: it ends at {after:%Y-%m-%dT%H:%M}")
     cli.ok("lease", "extend", taken[0]["leaseId"])
     assert ends(cli, queue) == after, "a lease is never shortened"
-    what = f"{address}: 3 messages of g in p of {queue}\n"
+    what = f"{address}: 3 messages of the group g in p of {queue}\n"
     assert cli.ok("lease", "release", address, "--dry-run").out == f"would release {what}"
     refused = cli("lease", "release", address)
     assert refused.status == 2 and "use --yes" in refused.err

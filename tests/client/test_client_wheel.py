@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 import zipfile
 from email import message_from_bytes
 from pathlib import Path
@@ -27,13 +28,22 @@ print(message.data)
 """
 
 
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Made in a copy of what it is made from: setuptools leaves files beside its sources."""
-    folder = tmp_path_factory.mktemp("wheel")
+@pytest.fixture
+def copied(tmp_path: Path) -> Path:
+    return copy_to(tmp_path)
+
+
+def copy_to(folder: Path) -> Path:
+    """Copies what the wheel is made from: setuptools leaves files beside its sources."""
     shutil.copytree(ROOT / "clients/python", folder / "clients/python")
     shutil.copytree(ROOT / "queend/client", folder / "queend/client", ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "queend/__init__.py", folder / "queend")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = copy_to(tmp_path_factory.mktemp("wheel"))
     page = (ROOT / "clients/python/README.md").read_text()
     (command,) = re.findall(r"^pip (wheel .*)$", page, re.M)
     subprocess.run([sys.executable, "-m", "pip", *command.split(), "--no-build-isolation"], cwd=folder, check=True)
@@ -53,6 +63,17 @@ def test_its_metadata_says_what_it_is(wheel: Path) -> None:
     told = message_from_bytes(archive.read(name))
     assert all(told[key] for key in ("Author", "Summary", "Keywords", "License-Expression", "Description-Content-Type"))
     assert {"Typing :: Typed", "Programming Language :: Python :: 3"} <= set(told.get_all("Classifier"))
+
+
+def test_the_command_of_the_page_installs_the_client(copied: Path, tmp_path: Path) -> None:
+    (block,) = re.findall(r"^```sh\n(pip install .*?)^```", (ROOT / "docs/client.md").read_text(), re.M | re.S)
+    alone, whole = (line.partition("#")[0].split() for line in block.splitlines())
+    site = tmp_path / "site"
+    subprocess.run([sys.executable, "-m", *alone, "--no-deps", "--no-build-isolation", "--target", site], cwd=copied,
+                   check=True)
+    assert (site / "queend/client/__init__.py").exists() and not (site / "queend/cli").exists()
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert whole == ["pip", "install", "'.[client]'"] and "client" in project["optional-dependencies"]
 
 
 def test_a_program_with_the_wheel(wheel: Path, daemon: Daemon, tmp_path: Path) -> None:

@@ -242,4 +242,4 @@ def test_without_httpx_it_says_what_to_install() -> None:
            "from queend.cli import main; main()"
     done = subprocess.run([sys.executable, "-c", code], env={"PATH": os.environ["PATH"], "PYTHONPATH": str(PACKAGE)},
                           capture_output=True, text=True)
-    assert done.returncode == 2 and "pip install 'queend[client]'" in done.stderr
+    assert done.returncode == 2 and "install queend with its extra `client`" in done.stderr

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import shutil
 import subprocess
 from pathlib import Path
@@ -67,6 +68,23 @@ def test_python_by_openapi_generator(daemon: Daemon, document: Path, tmp_path: P
     generate(document, "python", tmp_path / "made")
     shutil.copy(HERE / "use_generator.py", tmp_path / "made")
     assert json.loads(run(PROGRAMS / "python", "use_generator.py", daemon.url, cwd=tmp_path / "made")) == USED
+
+
+def test_java_by_openapi_generator(daemon: Daemon, document: Path, tmp_path: Path) -> None:
+    """The command and the program of docs/languages.md. The generator's own archive has all that the client depends on
+    but an annotation, which a JDK had up to version 10."""
+    page = (ROOT / "docs/languages.md").read_text()
+    (command,) = re.findall(r"^```sh\n(openapi-generator-cli generate .*?)^```", page, re.M | re.S)
+    (program,) = re.findall(r"^```java\n(.*?)^```", page, re.M | re.S)
+    words = shlex.split(command.replace("\\\n", " "))
+    run(PROGRAMS / words[0], *words[1:], cwd=tmp_path)
+    (tmp_path / "Generated.java").write_text("package javax.annotation; public @interface Generated { String value(); "
+                                             'String date() default ""; String comments() default ""; }')
+    (tmp_path / "Orders.java").write_text(program.replace("http://localhost:6632", daemon.url))
+    (archive,) = PROGRAMS.parent.glob("lib/*/site-packages/openapi_generator_cli/openapi-generator.jar")
+    run("javac", "-nowarn", "-proc:none", "-d", "classes", "-cp", archive, "Orders.java", "Generated.java",
+        *tmp_path.glob("queend-java/src/main/**/*.java"), cwd=tmp_path)
+    assert run("java", "-cp", f"classes:{archive}", "Orders", cwd=tmp_path) == "{n=1}\n"
 
 
 def test_typescript_by_openapi_generator(document: Path, tmp_path: Path) -> None:

@@ -58,6 +58,39 @@ def test_the_step_of_the_tutorial_runs(spark: SparkSession, daemon: Daemon, clie
     assert re.search(r"\|\s*anna\|\s*500\|", capsys.readouterr().out)
 
 
+def test_the_sql_runs(spark: SparkSession, daemon: Daemon, client: Client, queue: str) -> None:
+    client.push(queue, {"n": 5}, partition="customer-7")
+    client.push(queue, {"n": 6}, partition="customer-8")
+    (code,) = re.findall(r"^```sql\n(.*?)^```", TEXT, re.M | re.S)
+    code = code.replace("http://127.0.0.1:6632", daemon.url).replace("'orders'", f"'{queue}'")
+    try:
+        *_, counted = [spark.sql(statement) for statement in code.strip().removesuffix(";").split(";")]
+        assert [tuple(row) for row in counted.collect()] == [(1,)]
+        rows = spark.sql("SELECT get_json_object(string(value), '$.n'), partition FROM events").collect()
+        assert sorted(map(tuple, rows)) == [("5", "customer-7"), ("6", "customer-8")]
+    finally:
+        spark.sql("DROP TABLE IF EXISTS orders_in")
+        spark.catalog.dropTempView("events")
+
+
+def test_several_sinks_of_one_stream(spark: SparkSession, daemon: Daemon, client: Client, queue: str,
+                                     tmp_path: Path) -> None:
+    client.push(queue, {"n": 1}, {"n": 2}, partition="a")
+    (code,) = re.findall(r"^```python\n(def both.*?)^```", TEXT, re.M | re.S)
+    code = code.replace("/data", str(tmp_path)).replace('"totals"', f'"{queue}-totals"')
+    stream = spark.readStream.format("queend").options(
+        url=daemon.url, subscribe=queue, startingOffsets="earliest").load().select("partition", "value")
+    exec(code, {"stream": stream, "url": daemon.url})  # noqa: S102
+    (query,) = spark.streams.active
+    try:
+        query.processAllAvailable()
+    finally:
+        query.stop()
+    stored = [one["data"] for one in client.pop(f"{queue}-totals", batch=10)]
+    assert sorted(one["n"] for one in stored) == [1, 2]
+    assert spark.read.parquet(str(tmp_path / "orders")).count() == 2
+
+
 def test_every_option_and_column_is_told() -> None:
     told = set(re.findall(r"`([a-zA-Z]+)`", TEXT))
     assert set(LINK) | set(SINK) | set(SOURCE) | set(COLUMNS) | set(KINDS) <= told

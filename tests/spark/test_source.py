@@ -182,15 +182,3 @@ def test_what_cannot_be_is_said(read: Read, client: Client, queue: str, options:
 def test_offsets_that_are_not_there(read: Read, client: Client, queue: str) -> None:
     client.push(queue, 1)
     assert numbers(read(startingOffsets={queue: {"Default": 7}}, failOnDataLoss="false")) == []
-
-
-def test_in_sql(spark: SparkSession, daemon: Daemon, client: Client, queue: str) -> None:
-    client.push(queue, {"n": 5}, partition="a")
-    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW events USING queend OPTIONS (url '{daemon.url}', subscribe '{queue}')")
-    rows = spark.sql("SELECT get_json_object(string(value), '$.n'), partition FROM events").collect()
-    assert [tuple(row) for row in rows] == [("5", "a")]
-    spark.sql(f"CREATE TABLE orders_in USING queend OPTIONS (url '{daemon.url}', subscribe '{queue}')")
-    try:
-        assert spark.sql("SELECT count(*) FROM orders_in").collect()[0][0] == 1
-    finally:
-        spark.sql("DROP TABLE orders_in")

@@ -4,7 +4,7 @@ from __future__ import annotations
 from typing import Any
 
 from .schema import (ANY, BYTES, FLAG, ID, INTEGER, MAYBE, MESSAGE, NAME, QUERY, SOME_INTEGER, SOME_TIME, TEXT, TIME,
-                     TRACEPARENT, WHEN, array, body, parameter, record, ref, whole)
+                     TRACEPARENT, WHEN, array, body, parameter, record, ref, titled, whole)
 from .schemas import ORIGIN
 
 DELAY = {**INTEGER, "minimum": 0, "maximum": 31622400000}      # ms
@@ -158,7 +158,7 @@ def queue() -> dict[str, Any]:
 
 
 ACKED_ONE = {"anyOf": [ref("Ack"), ref("WindowAck")]}
-PUSHED = {"oneOf": [array(ref("PushResult")), ref("PushCounts")]}
+PUSHED = {"oneOf": [titled("PushResults", array(ref("PushResult"))), ref("PushCounts")]}
 KEY = {"name": "Idempotency-Key", "in": "header", "required": False, "schema": {"type": "string",
     "pattern": "^[!-~]{1,255}$"}, "description": "key that makes retries of the push idempotent"}
 CONTEXT = {"name": "traceparent", "in": "header", "required": False, "schema": TRACEPARENT,

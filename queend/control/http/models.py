@@ -43,9 +43,10 @@ class Models:
                                     for kind, one in part["content"].items()}}
 
     def _named(self, schema: Schema, name: str) -> Schema:
-        """Returns a reference if the schema is an object with properties: to its title, else to this name, else to a
-        longer name. Equal ones share a name. Raises ValueError if others have the same title."""
-        if "properties" not in schema:
+        """Returns a reference if the schema is an object with properties, or an array with a title: to its title, else
+        to this name, else to a longer name. Equal ones share a name. Raises ValueError if others have the same title.
+        Arrays in `oneOf` need a title: openapi-generator writes Java that does not compile for one without a name."""
+        if "properties" not in schema and not (schema.get("type") == "array" and "title" in schema):
             return self._inside(schema, name)
         title = schema.get("title", name)
         if self._plain.setdefault(title, schema) != schema:

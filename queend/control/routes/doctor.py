@@ -22,6 +22,7 @@ from ...duration import span
 from ...postgres.session import told
 from ...services.surroundings import SETTINGS, TABLES as FOREIGN, of_settings, of_tables
 from ...settings.origins import uses_embedded
+from ...wording import QUEUE_MODE, group_phrase, many, size
 from ..http.answer import Json
 from ..http.moments import now_us, ts3
 from ..http.route import Routes
@@ -93,10 +94,6 @@ LAGGING = """
 SELECT g.name, g.queue, g.lag, g.oldest, g.consumed_at FROM queend.group_list() AS g
  WHERE g.oldest < queend.now_us() - 3600000000
    AND COALESCE(g.consumed_at, 0) < queend.now_us() - 3600000000 ORDER BY g.oldest LIMIT 20"""
-
-
-def size(count: float) -> str:
-    return f"{count / (1 << 30):.1f} GiB" if count >= 1 << 30 else f"{count / (1 << 20):.1f} MiB"
 
 
 async def slots(control: Any, ask: Ask) -> AsyncIterator[Finding]:
@@ -202,8 +199,9 @@ async def disk(control: Any, ask: Ask) -> AsyncIterator[Finding]:
 
 async def standing(control: Any, ask: Ask) -> AsyncIterator[Finding]:
     for row in await ask(STANDING):
-        yield ("warning", f"partitions of {row['queue']} are blocked for the group {row['name']}",
-               f"{row['partitions']} partitions, since {ts3(row['since'])}; {row['lapses']} leases expired",
+        yield ("warning", f"partitions of {row['queue']} are blocked for {group_phrase(row['name'])}",
+               f"{many(row['partitions'], 'partition')}, since {ts3(row['since'])}; "
+               f"{many(row['lapses'], 'lease')} expired",
                "A message probably crashes its consumers. A lower deliveryLimit or leaseTime moves it to the dead "
                "letters sooner")
 
@@ -212,12 +210,12 @@ async def unread(control: Any, ask: Ask) -> AsyncIterator[Finding]:
     await ask(FIGURED)      # fails while one of them is locked; fresh figures would be awaited for longer
     await control.stats.fresh()
     for row in await ask(LAGGING):
-        yield ("notice", f"no consumer reads {row['queue']} for the group {row['name']}",
-               f"{row['lag']} messages wait, the oldest since {ts3(row['oldest'])}; the group "
-               + (f"consumed last at {ts3(row['consumed_at'])}" if row["consumed_at"] else "has never consumed a "
-                  "message"),
-               f"Start its consumers, or delete the group: queend group delete {row['name']} --queue {row['queue']}. "
-               "The group prevents the removal of messages that the other groups have completed",
+        reader = "consumer without a group" if row["name"] == QUEUE_MODE else f"consumer of the group {row['name']}"
+        yield ("notice", f"no {reader} reads {row['queue']}",
+               f"{many(row['lag'], 'message')} waiting, the oldest since {ts3(row['oldest'])}; "
+               + (f"last consumed at {ts3(row['consumed_at'])}" if row["consumed_at"] else "none consumed yet"),
+               "Start its consumers, or delete the group. It prevents the removal of messages that the other groups "
+               "have completed",
                shlex.join(["queend", "group", "delete", row["name"], "--queue", row["queue"]]))
 
 
@@ -227,8 +225,8 @@ async def services(control: Any, ask: Ask) -> AsyncIterator[Finding]:
             seconds = time.time() - one.since
             yield ("critical" if seconds > FORGOTTEN_S else "warning",
                    f"the service {type(service).__name__.lower()} fails: {event}",
-                   f"{one.passes} failed passes in a row, for {span(seconds)}: {one.error[:EVIDENCE_MOST]}",
-                   "Correct the cause in the error; the work of this service waits until a pass succeeds")
+                   f"{many(one.passes, 'failed attempt')} in a row, for {span(seconds)}: {one.error[:EVIDENCE_MOST]}",
+                   "Correct the cause in the error; the work of this service waits until an attempt succeeds")
 
 
 async def surroundings(control: Any, ask: Ask) -> AsyncIterator[Finding]:

@@ -20,8 +20,8 @@ from ..http.query import Query, moment_of
 from ..http.read_request import entries_of
 from ..http.rights import limits
 from ..http.route import Paged, Routes
-from ..http.schema import (FLAG, ID, INTEGER, MAYBE, NAME, NUMBER, SOME_INTEGER, SOME_TIME, TEXT, TIME, array, body,
-                           parameter, record, whole)
+from ..http.schema import (ENTRY_PARTITION, FLAG, ID, INTEGER, MAYBE, NAME, NUMBER, SOME_INTEGER, SOME_TIME, TEXT,
+                           TIME, array, body, parameter, record, whole)
 from ..http.schemas import DONE, QUEUE, WAS, integers
 
 router = Routes("groups")
@@ -271,7 +271,7 @@ async def group_seek_partition(request: Request, group: PathName, queue: PathNam
                 where="body.entries", body=body(
                     record(["entries"], entries=array(
                         record(["queue", "offset"], queue=NAME,
-                               partition={"oneOf": [NAME, INTEGER], "default": "Default"},
+                               partition=ENTRY_PARTITION,
                                offset={**INTEGER, "minimum": 0})))),
                 example={"entries": [{"queue": "orders", "partition": "customer-7", "offset": 42}]})
 async def group_commit(request: Request, group: PathName) -> Json:

@@ -16,8 +16,8 @@ from ...auth.refused import EXPIRED, unverified
 from ..http.answer import Json, not_found
 from ..http.read_request import INT8_MAX, Fields, entries_of, fields_of
 from ..http.route import Routes
-from ..http.schema import (ANY, FLAG, ID, INTEGER, MAYBE, NAME, SOME_INTEGER, SOME_TIME, TEXT, TIME, WHEN, array, body,
-                           parameter, record, whole)
+from ..http.schema import (ANY, ENTRY_PARTITION, FLAG, ID, INTEGER, MAYBE, NAME, SOME_INTEGER, SOME_TIME, TEXT, TIME,
+                           WHEN, array, body, parameter, record, whole)
 from ..http.schemas import ORIGIN, WAS
 from ..log_reader import ERRORS, Reader, Wanted
 
@@ -43,7 +43,7 @@ PACKED = """SELECT array_agg(o.partition_id), array_agg(o.name), array_agg(o.hea
 QUEUES = """SELECT (SELECT q.id FROM queend.queues q WHERE q.name = u.name) AS id
               FROM unnest(%s::text[]) WITH ORDINALITY AS u (name, ord) ORDER BY u.ord"""
 
-WHERE = {"queue": NAME, "partition": {"oneOf": [NAME, INTEGER], "default": "Default"}}
+WHERE = {"queue": NAME, "partition": ENTRY_PARTITION}
 
 
 def _described(required: list[str], **properties: Any) -> dict[str, Any]:

@@ -9,7 +9,8 @@ from psycopg.errors import UndefinedObject
 from ..._core import read_partition_id, record_key
 from ...auth.levels import MANAGE, READ, READS, WRITE
 from ...services.erasure import settle
-from ..database import QUEUE_MODE, rows, seed_of
+from ...wording import QUEUE_MODE
+from ..database import rows, seed_of
 from ..http.answer import Json, PathName, Refusal, not_found
 from ..http.body import body_object
 from ..http.moments import ts3

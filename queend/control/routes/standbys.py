@@ -6,7 +6,9 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Any
 
+from ...duration import span
 from ...services.surroundings import STANDBY
+from ...wording import many, size
 
 LAG_BYTES, LAG_S = 64 << 20, 30.0      # a standby that is further behind, or silent for longer while behind
 LONG_S = 1.0                           # a commit takes longer only if no standby confirms it
@@ -39,7 +41,7 @@ async def standbys(control: Any, ask: Any) -> AsyncIterator[tuple[str, ...]]:
               "pg_reload_conf()): an empty value waits for none, and a failover may then lose commits")
     if waiting["sessions"]:
         yield ("critical", "commits wait for a synchronous standby",
-               f"{waiting['sessions']} sessions wait (SyncRep), the longest for {waiting['seconds']:.0f} s; "
+               f"{many(waiting['sessions'], 'session')} waiting (SyncRep), the longest for {span(waiting['seconds'])}; "
                f"{seen}", advice)
     elif (named and setting["commits"] not in ("off", "local") and all(one["state"] for one in there)
             and not any(one["sync"] in ("sync", "quorum") for one in there)):
@@ -52,6 +54,6 @@ async def standbys(control: Any, ask: Any) -> AsyncIterator[tuple[str, ...]]:
     for one in there:
         if one["state"] and one["behind"] and (one["behind"] > LAG_BYTES or (one["quiet"] or 0) > LAG_S):
             yield ("warning", f"the standby {one['name']} lags",
-                   f"{one['behind'] / (1 << 20):.1f} MiB of WAL are not on its disk, last answer "
-                   f"{one['quiet'] or 0:.0f} s ago, {one['state']}, {one['sync']}",
+                   f"its disk lacks {size(one['behind'])} of WAL, last answer {span(one['quiet'] or 0)} ago, "
+                   f"{one['state']}, {one['sync']}",
                    "Check its disk, its network and its log; if it is synchronous, commits wait for it")

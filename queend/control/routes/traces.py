@@ -9,13 +9,14 @@ from fastapi import Request
 
 from ..._core import read_partition_id
 from ...auth.levels import MANAGE, READ, READS, WRITE
-from ..database import QUEUE_MODE, rows, seed_of
+from ...wording import QUEUE_MODE
+from ..database import rows, seed_of
 from ..http.answer import Json, PathName, Refusal, is_whole, not_found
 from ..http.body import body_object
 from ..http.moments import ts3
 from ..http.paged import Page
 from ..http.route import Paged, Routes
-from ..http.schema import ANY, ID, INTEGER, MAYBE, MESSAGE, TEXT, TIME, array, body, record, whole
+from ..http.schema import ANY, ID, INTEGER, MAYBE, MESSAGE, TEXT, TIME, array, body, record, titled, whole
 from ..http.schemas import DONE, PAGINATION
 from .messages import address
 from .record import embedded, opened
@@ -46,7 +47,7 @@ NAMES = "SELECT * FROM queend.trace_names_list(%s, %s, %s, %s)"
 @router.declare("POST /api/v1/traces", WRITE, whole(success=DONE, traceId=TEXT), status_code=201, where="itself",
                 body=body(record(["transactionId", "partitionId", "data"], transactionId=TEXT, partitionId=TEXT,
                                  data=ANY, consumerGroup=TEXT, eventType=TEXT,
-                                 traceNames={"oneOf": [TEXT, array(TEXT)]})),
+                                 traceNames={"oneOf": [TEXT, titled("TraceNames", array(TEXT))]})),
                 example={"transactionId": "order-17", "partitionId": MESSAGE["partitionId"],
                          "data": {"text": "charged"}, "consumerGroup": "billing", "eventType": "info",
                          "traceNames": ["order-17"]})

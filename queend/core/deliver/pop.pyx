@@ -30,8 +30,9 @@ cdef void pop_submit(Worker* w, Request* r, int route) noexcept nogil:
         reply_error(r, err.status, err.text)
         return
     if r.asks & ASK_EVENTS and not j.req.frames:
+        # At equal weights JSON: clients made by openapi-generator list every type that an answer may have.
         j.req.events = (j.req.events or header_accept(r.headers_raw, EVENTS_TYPE)
-                        >= max(1, header_accept(r.headers_raw, JSON_TYPE)))
+                        > header_accept(r.headers_raw, JSON_TYPE))
     if r.grant != NULL and j.req.route != ROUTE_POP_ANY and not gate_pops(r, j.req.queue, j.req.group):
         gate_refuse(r, b"pop", j.req.queue, j.req.group)
         return

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
+from ...wording import many
 from .source import BEGINNING, ZERO, Cursor, Place, Source
 from .target import Rows, Target
 
@@ -69,7 +70,7 @@ def bring(source: Source, target: Target, everything: bool, only: list[str], com
         target.tell(queue.name)
         found = target.dead_letters(queue, source.dead_letters(queue), ids)
         summary.dead_letters += found
-        tell(f"{queue.name}: {summary.messages - before} messages, {found} dead letters")
+        tell(f"{queue.name}: {many(summary.messages - before, 'message')}, {many(found, 'dead letter')}")
     return summary
 
 
@@ -115,10 +116,10 @@ def _check(source: Source, target: Target, progress: Any, low: Place, cursors: l
     there = source.count(progress.source_id, low)
     here, lags = target.figures(progress)
     if here != there:
-        summary.differ(f"{name}: {there} messages in the source, {here} here")
+        summary.differ(f"{name}: {many(there, 'message')} in the source, {here} here")
     for one in cursors:
         lag = source.count(progress.source_id, max(low, one.place))
         if lags.get(groups[one.group]) != lag:
-            summary.differ(f"{name}, group {one.group}: {lag} unconsumed messages in the source, "
+            summary.differ(f"{name}, group {one.group}: {many(lag, 'unconsumed message')} in the source, "
                            f"{lags.get(groups[one.group])} here")
     return here

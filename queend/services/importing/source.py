@@ -14,7 +14,6 @@ from psycopg.rows import namedtuple_row
 from ...postgres import session
 from ...settings.dsn import words_of
 
-QUEUE_MODE = "__QUEUE_MODE__"
 TABLES = ("queues", "partitions", "messages", "partition_consumers", "consumer_groups_metadata", "dead_letter_queue")
 PAGE = 500           # partitions
 CHUNK = 2000         # messages fetched at a time
