@@ -173,6 +173,16 @@ def test_each_python_that_the_package_asks_for_has_its_modules(package, tmp_path
     assert not list(modules.glob("*.dist-info/direct_url.json"))
 
 
+def test_the_libraries_need_no_newer_c_library_than_the_package_asks_for(package, tmp_path):
+    control = subprocess.run(["dpkg-deb", "-f", package, "Depends"], check=True, text=True, capture_output=True).stdout
+    asked, = re.findall(r"libc6 \(>= (\d+)\.(\d+)\)", control)
+    subprocess.run(["dpkg-deb", "-x", package, tmp_path], check=True)
+    libraries = [path for path in (tmp_path / "usr/lib/queend").rglob("*.so*") if path.is_file()]
+    symbols = subprocess.run(["objdump", "-T", *libraries], check=True, text=True, capture_output=True).stdout
+    needed = max((int(major), int(minor)) for major, minor in re.findall(r"\(GLIBC_(\d+)\.(\d+)", symbols))
+    assert needed <= tuple(map(int, asked)) <= (2, 36), needed      # Debian 12 has 2.36, Ubuntu 24.04 has 2.39
+
+
 def test_without_postgresql_it_says_what_is_missing(clean, package):
     clean.run("dpkg", "--force-depends", "-i", f"/given/{package.name}", bind=package.parent, check=False)
     words = clean.shell("runuser -u queend -- env QUEEND_DATA_DIR=/tmp/queend timeout 60 queend serve 2>&1 || true")
