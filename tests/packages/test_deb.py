@@ -128,7 +128,7 @@ def test_the_package_under_systemd(clean, package):
 
 
 BY_HAND = """
-cd /tmp
+cd /root
 export QUEEND_DATA_DIR=/var/lib/queend
 setpriv --reuid=queend --regid=queend --clear-groups queend serve 2> /tmp/log &
 daemon=$!
