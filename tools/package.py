@@ -9,7 +9,6 @@ import os
 import shutil
 import subprocess
 import sys
-import tarfile
 import tempfile
 import time
 from pathlib import Path
@@ -24,8 +23,10 @@ def run(*words: object, **more: object) -> str:
 
 
 def version_of(python: str) -> str:
+    """Returns the version of an interpreter that can build a wheel: it has its headers and makes environments."""
     try:
-        return run(python, "-c", "import sys, sysconfig, venv, ensurepip; sysconfig.get_path('include');"
+        return run(python, "-c", "import os, sys, sysconfig, venv, ensurepip;"
+                                 "os.stat(sysconfig.get_path('include') + '/Python.h');"
                                  "print('%d.%d' % sys.version_info[:2])", stderr=subprocess.DEVNULL).strip()
     except (OSError, subprocess.CalledProcessError):
         return ""
@@ -95,8 +96,8 @@ def main() -> None:
         began = time.monotonic()
         source = sdist(fresh, work)
         print(f"{source.name}  {source.stat().st_size >> 10} KiB  {time.monotonic() - began:.0f} s", flush=True)
-        with tarfile.open(source) as archive:
-            archive.extractall(work / "from", filter="data")
+        (work / "from").mkdir()
+        run("tar", "-xzf", source, "--no-same-owner", "-C", work / "from")
         tree, = (work / "from").iterdir()
         began = time.monotonic()
         small = client(work / "tree", fresh, work)

@@ -1,8 +1,10 @@
-"""Writes dist/queend-VERSION.cdx.json: what an installation of the wheel consists of, in CycloneDX: the distributions,
-and the libraries that lie in the wheel. `sbom.py CYCLONEDX_PY` (cyclonedx-bom of PyPI)."""
+"""Writes dist/queend-VERSION-MACHINE.cdx.json, the list of components in CycloneDX: the distributions locked in
+locked/run.txt, which the Debian package and the image contain, and the libraries that lie in the wheel.
+`sbom.py CYCLONEDX_PY` (cyclonedx-bom of PyPI)."""
 from __future__ import annotations
 
 import json
+import platform
 import re
 import subprocess
 import sys
@@ -28,8 +30,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         python = Path(folder) / "bin/python"
         subprocess.run([sys.executable, "-m", "venv", folder], check=True)
-        subprocess.run([python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--only-binary",
-                        ":all:", wheel], check=True)
+        install = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--only-binary", ":all:"]
+        subprocess.run([*install, "--require-hashes", "-r", ROOT / "locked/run.txt"], check=True)
+        subprocess.run([*install, "--no-deps", wheel], check=True)
         subprocess.run([python, "-m", "pip", "uninstall", "--quiet", "--yes", "pip", "setuptools"], check=True)
         made = subprocess.run([sys.argv[1], "environment", "--output-reproducible", "--pyproject",
                                ROOT / "pyproject.toml", python], check=True, stdout=subprocess.PIPE).stdout
@@ -41,7 +44,7 @@ def main() -> None:
                                               "version": zlib.strip()}]      # linked into the core (setup.py)
     version = wheel.name.split("-")[1]
     told["metadata"]["component"]["version"] = version
-    out = ROOT / "dist" / f"queend-{version}.cdx.json"
+    out = ROOT / "dist" / f"queend-{version}-{platform.machine()}.cdx.json"
     out.write_text(json.dumps(told, indent=1) + "\n")
     print(f"{out.name}  {len(told['components'])} components")
 

@@ -1,8 +1,8 @@
 """Checks that concern several settings, or the form of a text."""
 from __future__ import annotations
 
+import os
 import re
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .certificates import named
@@ -34,7 +34,7 @@ def check(settings: Settings) -> None:
     arriving = settings.queend_max_arriving_bytes
     if arriving is not None and arriving < settings.queend_max_body_bytes:
         raise ValueError("QUEEND_MAX_ARRIVING_BYTES must not be less than QUEEND_MAX_BODY_BYTES")
-    if settings.webapp_root and not Path(settings.webapp_root).is_dir():
+    if settings.webapp_root and not os.path.isdir(settings.webapp_root):
         raise ValueError(f"WEBAPP_ROOT: {settings.webapp_root} is not a directory")
     collector = re.fullmatch(r"https?://[^/\s@?#:]+(?::(\d{1,5}))?(/[^\s?#]*)?", settings.queend_otlp_endpoint)
     if settings.queend_otlp_endpoint and not (collector and 1 <= int(collector[1] or 80) <= 65535):

@@ -128,7 +128,7 @@ def test_the_package_under_systemd(clean, package):
 
 
 BY_HAND = """
-cd /tmp
+cd /root
 export QUEEND_DATA_DIR=/var/lib/queend
 setpriv --reuid=queend --regid=queend --clear-groups queend serve 2> /tmp/log &
 daemon=$!
@@ -171,6 +171,16 @@ def test_each_python_that_the_package_asks_for_has_its_modules(package, tmp_path
                 for minor in range(int(first), int(last))}
     assert "queend/_core" in compiled[int(first)] and all(one == compiled[int(first)] for one in compiled.values())
     assert not list(modules.glob("*.dist-info/direct_url.json"))
+
+
+def test_the_libraries_need_no_newer_c_library_than_the_package_asks_for(package, tmp_path):
+    control = subprocess.run(["dpkg-deb", "-f", package, "Depends"], check=True, text=True, capture_output=True).stdout
+    asked, = re.findall(r"libc6 \(>= (\d+)\.(\d+)\)", control)
+    subprocess.run(["dpkg-deb", "-x", package, tmp_path], check=True)
+    libraries = [path for path in (tmp_path / "usr/lib/queend").rglob("*.so*") if path.is_file()]
+    symbols = subprocess.run(["objdump", "-T", *libraries], check=True, text=True, capture_output=True).stdout
+    needed = max((int(major), int(minor)) for major, minor in re.findall(r"\(GLIBC_(\d+)\.(\d+)", symbols))
+    assert needed <= tuple(map(int, asked)) <= (2, 36), needed      # Debian 12 has 2.36, Ubuntu 24.04 has 2.39
 
 
 def test_without_postgresql_it_says_what_is_missing(clean, package):

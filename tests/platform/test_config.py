@@ -177,6 +177,9 @@ def test_a_web_application_that_is_not_there_is_refused(monkeypatch, tmp_path):
     monkeypatch.setenv("WEBAPP_ROOT", str(tmp_path / "none"))
     with pytest.raises(ConfigError, match="WEBAPP_ROOT: .*none is not a directory"):
         load()
+    monkeypatch.setenv("WEBAPP_ROOT", "x" * 5000)      # the system refuses to look
+    with pytest.raises(ConfigError, match="WEBAPP_ROOT: x+ is not a directory"):
+        load()
 
 
 def test_an_empty_variable_is_no_variable(monkeypatch):

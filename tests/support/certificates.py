@@ -100,12 +100,21 @@ def session_authority() -> Authority:
 
 def certificate(subject: x509.Name, key: Key, by: Pair | None, names: Sequence[str] | None,
                 days: tuple[float, float] = (-1, 90), ca: bool = False) -> x509.Certificate:
-    """by: the authority; None: signed by its own key. days: from when until when, counted from now."""
+    """by: the authority; None: signed by its own key. days: from when until when, counted from now. With identifiers of
+    the keys, which clients of Python 3.13 want (VERIFY_X509_STRICT)."""
     now = datetime.now(UTC)
     made = x509.CertificateBuilder().subject_name(subject).issuer_name(by.made.subject if by else subject)
     made = made.public_key(key.public_key()).serial_number(x509.random_serial_number())
     made = made.not_valid_before(now + days[0] * DAY).not_valid_after(now + days[1] * DAY)
     made = made.add_extension(x509.BasicConstraints(ca, None), critical=True)
+    made = made.add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+    above = (by.private if by else key).public_key()
+    made = made.add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(above), critical=False)
+    if ca:
+        made = made.add_extension(x509.KeyUsage(
+            key_cert_sign=True, crl_sign=True, digital_signature=False, content_commitment=False,
+            data_encipherment=False, key_encipherment=False, key_agreement=False, encipher_only=False,
+            decipher_only=False), critical=True)
     if names:
         made = made.add_extension(x509.SubjectAlternativeName([alternative(one) for one in names]), critical=False)
     return made.sign(by.private if by else key, SHA256())

@@ -3,6 +3,7 @@ path a browser may ask for. Or the dashboard of this package (docs/dashboard.md)
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 from collections.abc import Callable
 from functools import cache
@@ -42,8 +43,9 @@ GUARDED = {
 
 
 def folder(wanted: str) -> Path | None:
-    """Returns the folder of a web application: `wanted`, else the first of the usual places that exists."""
-    return next((path.resolve() for path in map(Path, [wanted] if wanted else USUAL) if path.is_dir()), None)
+    """Returns the folder of a web application: `wanted`, else the first of the usual places that exists. A working
+    directory that the daemon may not read has none of them."""
+    return next((Path(path).resolve() for path in ([wanted] if wanted else USUAL) if os.path.isdir(path)), None)
 
 
 def open_files(settings: Settings) -> Callable[[str], bool]:
