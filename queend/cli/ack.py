@@ -8,10 +8,10 @@ from typing import Annotated, Any, Optional
 import orjson
 import typer
 
+from ..plural import many
 from .client import Server
 from .lines import Bad, payloads
 from .options import Group
-from .output import many
 from .pop import acknowledge
 from .remote import USAGE, Stop, remote, seconds
 from .terminal import say

@@ -6,9 +6,10 @@ from typing import Annotated, Any
 
 import typer
 
+from ..plural import many
 from .common import database, place, settings_or_exit
 from .options import Yes
-from .output import Progress, many, size
+from .output import Progress, size
 from .remote import Stop, ending, sure
 from .terminal import say
 

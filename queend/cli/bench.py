@@ -11,9 +11,10 @@ from typing import Annotated, Any, Optional
 
 import typer
 
+from ..plural import many
 from ..duration import exact
 from .client import Server, ServerError
-from .output import Format, Output, Progress, facts, many, one, short, size
+from .output import Format, Output, Progress, facts, one, short, size
 from .pop import acknowledgment
 from .remote import Foreign, Stop, remote, seconds, tell
 from .resources import LONG_S, found

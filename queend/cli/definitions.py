@@ -10,9 +10,10 @@ from typing import Annotated, Any, Optional
 
 import typer
 
+from ..plural import many
 from .client import Server
 from .options import DryRun
-from .output import Format, Output, Progress, dump, many, show
+from .output import Format, Output, Progress, dump, show
 from .remote import REFUSED, USAGE, Stop, remote, tell
 from .resources import found, groups_of, head_of, queues_of
 from .server_names import queues as completed

@@ -8,11 +8,12 @@ from typing import Annotated, Any, Optional
 
 import typer
 
+from ..plural import many
 from .ack import address
 from .client import Server, ServerError
 from .message import addressed, message_show
 from .options import DryRun, Limit, MessageId, OfQueue, Partition, Yes
-from .output import Format, Output, Progress, age, dump, many, show
+from .output import Format, Output, Progress, age, dump, show
 from .remote import NOT_FOUND, USAGE, Stop, remote, sure, tell
 from .resources import LONG_S, checked, found, known
 from .server_names import queues

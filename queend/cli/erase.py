@@ -7,9 +7,10 @@ from typing import Annotated, Any, Optional
 
 import typer
 
+from ..plural import many
 from .client import Server
 from .options import DryRun, Partition, Queue, Yes
-from .output import Progress, many
+from .output import Progress
 from .remote import USAGE, Stop, remote, sure, tell
 from .resources import LONG_S, found
 from .terminal import say

@@ -7,9 +7,9 @@ from typing import Annotated
 import psycopg
 import typer
 
+from ..plural import many
 from .common import database, fail, place, settings_or_exit
 from .options import Yes
-from .output import many
 from .remote import ending
 from .terminal import say
 

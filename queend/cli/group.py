@@ -5,9 +5,10 @@ from typing import Annotated, Optional
 
 import typer
 
+from ..plural import many
 from .client import Server
 from .options import DryRun, Yes
-from .output import Format, Output, age, many, show, span
+from .output import Format, Output, age, show, span
 from .queue import switched
 from .remote import USAGE, Stop, remote, sure, tell
 from .resources import EVER, LONG_S, PARTITIONS, found, groups_of, no_group, partition_of
@@ -66,7 +67,7 @@ def group_show(server: Server, name: Group, queue: OfQueue = None,
                 "oldest": lambda row: span(row["timeLagSeconds"]) if row["offsetLag"] else "",
                 "leased": lambda row: "yes" if row["leaseActive"] else "",
                 "consumed": lambda row: age(row["lastConsumedAt"]),
-                "blocked": lambda row: f"{age(row['standsSince'])}, {row['leasesLapsed']} leases expired"
+                "blocked": lambda row: f"{age(row['standsSince'])}, {many(row['leasesLapsed'], 'lease')} expired"
                 if row.get("standsSince") else ""}, output, "partition", f"{name} has not consumed any message",
          spare=(*_own(queue), "head", "next", "consumed", "leased", "oldest", "blocked"))
 

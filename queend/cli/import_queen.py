@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
+from ..plural import many
 from .common import database, settings_or_exit
-from .output import many
 from .remote import DIFFERS, ending
 from .terminal import say
 

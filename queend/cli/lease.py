@@ -8,9 +8,10 @@ from typing import Annotated, Any, Optional
 
 import typer
 
+from ..plural import many
 from .client import Server, ServerError
 from .options import DryRun, OfQueue, Yes
-from .output import Format, Output, age, many, show, span
+from .output import Format, Output, age, show, span
 from .remote import FORBIDDEN, NOT_FOUND, REFUSED, USAGE, Foreign, Stop, remote, seconds, sure, tell
 from .resources import found, known
 from .server_clock import now

@@ -9,10 +9,11 @@ from typing import Annotated, Any, Optional
 
 import typer
 
+from ..plural import many
 from .ack import address
 from .client import PAGE, Server, ServerError
 from .options import DryRun, Group, Limit, MessageId, MessageIds, OfQueue, Partition, Yes
-from .output import Format, Output, Progress, age, dump, facts, many, one, show
+from .output import Format, Output, Progress, age, dump, facts, one, show
 from .remote import NOT_FOUND, USAGE, Stop, remote, sure, tell
 from .resources import EVER, checked, found, known, queues_of
 from .server_names import queues

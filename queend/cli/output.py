@@ -138,11 +138,6 @@ def short(number: float | None) -> str:
     return text + SIGNS[sign]
 
 
-def many(number: int, word: str, write: Callable[[int], str] = str) -> str:
-    """Returns `1 message`, `2 messages`. write: formats the number."""
-    return f"{write(number)} {word}{'' if number == 1 else 's'}"
-
-
 def size(count: float) -> str:
     for unit in ("B", "KiB", "MiB", "GiB"):
         if count < 1024:

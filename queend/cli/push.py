@@ -7,9 +7,10 @@ from typing import Annotated, Any, Optional
 
 import typer
 
+from ..plural import many
 from .client import Server
 from .lines import Bad, payloads, values
-from .output import Format, Output, Progress, many
+from .output import Format, Output, Progress
 from .remote import USAGE, Stop, remote, seconds, tell
 from .sending import Sender
 from .server_names import queues

@@ -11,11 +11,12 @@ from typing import Annotated, Any, Optional
 
 import typer
 
+from ..plural import many
 from ..control.options import BY_NAME, SWITCH
 from ..duration import UNITS, exact, milliseconds
 from .client import Server, ServerError
 from .options import DryRun, Yes
-from .output import Format, Output, age, cell, facts, many, one, short, show
+from .output import Format, Output, age, cell, facts, one, short, show
 from .remote import NOT_FOUND, REFUSED, USAGE, Stop, remote, sure
 from .resources import LONG_S, found, groups_of, head_of, partition_of, queues_of
 from .server_names import queues

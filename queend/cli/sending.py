@@ -11,9 +11,10 @@ from urllib.parse import quote
 
 import orjson
 
+from ..plural import many
 from .client import Server, ServerError
 from .lines import Payload
-from .output import Format, dump, many
+from .output import Format, dump
 from .remote import Foreign, Stop
 from .terminal import say, write
 

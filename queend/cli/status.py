@@ -5,8 +5,9 @@ from typing import Any
 
 import typer
 
+from ..plural import many
 from .client import Server, ServerError
-from .output import Format, Output, facts, many, one, short, size, span
+from .output import Format, Output, facts, one, short, size, span
 from .remote import FORBIDDEN, REFUSED, UNREACHABLE, remote, tell
 from .watch import watched
 

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from psycopg.rows import dict_row, tuple_row
 
+from ..plural import many
 from ..postgres import session
 
 
@@ -42,7 +43,8 @@ def of_tables(rows: list[dict[str, Any]]) -> Iterator[Notice]:
     for row in rows:
         what = "messages of Queen MQ" if row["messages"] else "tables of another program"
         yield Notice("schema_of_another", "warning", f"the schema {row['schema']} belongs to another program",
-                     f"{row['tables']} tables, {row['bytes'] / (1 << 20):.1f} MiB: {what}, which queend does not serve",
+                     f"{many(row['tables'], 'table')}, {row['bytes'] / (1 << 20):.1f} MiB: {what}, which queend does "
+                     "not serve",
                      "queend serves HTTP, but its SQL views and functions are not available. See “Queen MQ's "
                      "tables in the same database” in docs/migration.md")
 

@@ -19,9 +19,11 @@ from psycopg_pool import PoolTimeout
 from ... import log
 from ...auth.levels import READ
 from ...duration import span
+from ...plural import many
 from ...postgres.session import told
 from ...services.surroundings import SETTINGS, TABLES as FOREIGN, of_settings, of_tables
 from ...settings.origins import uses_embedded
+from ..database import QUEUE_MODE
 from ..http.answer import Json
 from ..http.moments import now_us, ts3
 from ..http.route import Routes
@@ -93,6 +95,10 @@ LAGGING = """
 SELECT g.name, g.queue, g.lag, g.oldest, g.consumed_at FROM queend.group_list() AS g
  WHERE g.oldest < queend.now_us() - 3600000000
    AND COALESCE(g.consumed_at, 0) < queend.now_us() - 3600000000 ORDER BY g.oldest LIMIT 20"""
+
+
+def group(name: str) -> str:
+    return "consumers without a group" if name == QUEUE_MODE else f"the group {name}"
 
 
 def size(count: float) -> str:
@@ -202,8 +208,9 @@ async def disk(control: Any, ask: Ask) -> AsyncIterator[Finding]:
 
 async def standing(control: Any, ask: Ask) -> AsyncIterator[Finding]:
     for row in await ask(STANDING):
-        yield ("warning", f"partitions of {row['queue']} are blocked for the group {row['name']}",
-               f"{row['partitions']} partitions, since {ts3(row['since'])}; {row['lapses']} leases expired",
+        yield ("warning", f"partitions of {row['queue']} are blocked for {group(row['name'])}",
+               f"{many(row['partitions'], 'partition')}, since {ts3(row['since'])}; {many(row['lapses'], 'lease')} "
+               "expired",
                "A message probably crashes its consumers. A lower deliveryLimit or leaseTime moves it to the dead "
                "letters sooner")
 
@@ -212,12 +219,13 @@ async def unread(control: Any, ask: Ask) -> AsyncIterator[Finding]:
     await ask(FIGURED)      # fails while one of them is locked; fresh figures would be awaited for longer
     await control.stats.fresh()
     for row in await ask(LAGGING):
-        yield ("notice", f"no consumer reads {row['queue']} for the group {row['name']}",
-               f"{row['lag']} messages wait, the oldest since {ts3(row['oldest'])}; the group "
+        waiting = many(row["lag"], "message") + (" waits" if row["lag"] == 1 else " wait, the oldest")
+        yield ("notice", f"no consumer reads {row['queue']} for {group(row['name'])}",
+               f"{waiting} since {ts3(row['oldest'])}; the group "
                + (f"consumed last at {ts3(row['consumed_at'])}" if row["consumed_at"] else "has never consumed a "
                   "message"),
-               f"Start its consumers, or delete the group: queend group delete {row['name']} --queue {row['queue']}. "
-               "The group prevents the removal of messages that the other groups have completed",
+               "Start its consumers, or delete the group. It prevents the removal of messages that the other groups "
+               "have completed",
                shlex.join(["queend", "group", "delete", row["name"], "--queue", row["queue"]]))
 
 
@@ -227,7 +235,8 @@ async def services(control: Any, ask: Ask) -> AsyncIterator[Finding]:
             seconds = time.time() - one.since
             yield ("critical" if seconds > FORGOTTEN_S else "warning",
                    f"the service {type(service).__name__.lower()} fails: {event}",
-                   f"{one.passes} failed passes in a row, for {span(seconds)}: {one.error[:EVIDENCE_MOST]}",
+                   f"{one.passes} failed {'pass' if one.passes == 1 else 'passes'} in a row, for {span(seconds)}: "
+                   f"{one.error[:EVIDENCE_MOST]}",
                    "Correct the cause in the error; the work of this service waits until a pass succeeds")
 
 

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from ...duration import span
+from ...plural import many
 
 FORGOTTEN_S = 3600
 LONG_S = 5.0      # of a statement that waits for a lock, or of one of the data plane
@@ -40,7 +41,7 @@ async def horizon(control: Any, ask: Any) -> AsyncIterator[tuple[str, ...]]:
     for row in await ask(HORIZON):
         yield ("critical" if row["seconds"] > FORGOTTEN_S else "warning",
                f"{row['who']} keeps PostgreSQL from removing dead rows",
-               f"open for {span(row['seconds'])}, {row['xids'] or 0} transactions old",
+               f"open for {span(row['seconds'])}, {many(row['xids'] or 0, 'transaction')} old",
                "End it (pg_terminate_backend, ROLLBACK PREPARED). Set idle_in_transaction_session_timeout to end "
                "forgotten transactions", row["run"])
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Any
 
+from ...plural import many
 from ...services.surroundings import STANDBY
 
 LAG_BYTES, LAG_S = 64 << 20, 30.0      # a standby that is further behind, or silent for longer while behind
@@ -39,8 +40,8 @@ async def standbys(control: Any, ask: Any) -> AsyncIterator[tuple[str, ...]]:
               "pg_reload_conf()): an empty value waits for none, and a failover may then lose commits")
     if waiting["sessions"]:
         yield ("critical", "commits wait for a synchronous standby",
-               f"{waiting['sessions']} sessions wait (SyncRep), the longest for {waiting['seconds']:.0f} s; "
-               f"{seen}", advice)
+               f"{many(waiting['sessions'], 'session')} waiting (SyncRep), the longest for "
+               f"{waiting['seconds']:.0f} s; {seen}", advice)
     elif (named and setting["commits"] not in ("off", "local") and all(one["state"] for one in there)
             and not any(one["sync"] in ("sync", "quorum") for one in there)):
         yield ("critical", "no synchronous standby is connected: the next commit will wait for one", seen, advice)
