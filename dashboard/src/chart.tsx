@@ -43,6 +43,9 @@ export class Ring {
   }
 }
 
+/** Height of the canvas of a chart, and of a small one, in pixels (style.css). */
+const [TALL, SMALL] = [180, 120];
+
 interface Line { label: string; colour: string; dash?: number[] }
 
 /** What the axis of time shows of these moments: a minute at least. A single one uPlot would give a day. */
@@ -73,7 +76,9 @@ function pixels(size: string): number {
   return Math.round(parseFloat(size) * parseFloat(getComputedStyle(document.documentElement).fontSize));
 }
 
-export function Chart({ title, ring, lines, write, turn }: { title: string; ring: Ring; lines: Line[]; write: (value: number) => string; turn: number }): JSX.Element {
+/** none: the text in place of lines while there is no value. */
+export function Chart({ title, ring, lines, write, turn, small, none = "No values yet." }: { title: string; ring: Ring; lines: Line[]; write: (value: number) => string; turn: number; small?: boolean; none?: string }): JSX.Element {
+  const height = small ? SMALL : TALL;
   const box = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | null>(null);
   // The moment that the reader chose, by the pointer or by a key; null: the last one.
@@ -99,7 +104,7 @@ export function Chart({ title, ring, lines, write, turn }: { title: string; ring
       const colour = (name: string): string => style.getPropertyValue(name).trim();
       const axis = { stroke: colour("--quiet"), grid: { stroke: colour("--line"), width: 1 }, ticks: { show: false }, font: `${pixels(colour("--font-small"))}px system-ui` };
       plot.current = new uPlot({
-        width: Math.max(200, host.clientWidth), height: 180, padding: [8, 32, 0, 0], legend: { show: false },
+        width: Math.max(200, host.clientWidth), height, padding: [8, 32, 0, 0], legend: { show: false },
         cursor: { y: false, drag: { setScale: false, x: false, y: false }, points: { size: 7 } },
         hooks: { setCursor: [(it) => {
           if (byKey.current) return;
@@ -113,7 +118,7 @@ export function Chart({ title, ring, lines, write, turn }: { title: string; ring
       plot.current.over.addEventListener("mousemove", () => { byKey.current = false; });
     };
     make();
-    const sized = new ResizeObserver(() => plot.current?.setSize({ width: Math.max(200, host.clientWidth), height: 180 }));
+    const sized = new ResizeObserver(() => plot.current?.setSize({ width: Math.max(200, host.clientWidth), height }));
     sized.observe(host);
     const dark = matchMedia("(prefers-color-scheme: dark)");
     dark.addEventListener("change", make);
@@ -133,6 +138,7 @@ export function Chart({ title, ring, lines, write, turn }: { title: string; ring
     const value = ring.data[i + 1]?.[index];
     return value === null || value === undefined ? "–" : write(value);
   });
+  const bare = ring.data.slice(1).every((line) => line.every((value) => value === null));
   const at = moments[index];
   const days = (moments.at(-1) ?? 0) - (moments[0] ?? 0) > DAY;
   const moment = at === null || at === undefined ? "" : `${days ? `${day(at)}, ` : ""}${clock(at)}`;
@@ -149,7 +155,8 @@ export function Chart({ title, ring, lines, write, turn }: { title: string; ring
       <ul>{lines.map((one, i) =>
         <li key={one.label}><svg class={one.colour.slice(2)} width="18" height="4" aria-hidden="true"><line x1="0" y1="2" x2="18" y2="2" {...(one.dash ? { "stroke-dasharray": "4 3" } : {})} /></svg>{one.label} <b>{values[i]}</b></li>)}</ul>
     </figcaption>
-    <div ref={box} class="canvas" role="slider" tabIndex={0} aria-label={`${title}, by time`} aria-valuemin={0} aria-valuemax={Math.max(0, moments.length - 1)}
+    {bare && <p class="none quiet">{none}</p>}
+    <div ref={box} class={small ? "canvas small" : "canvas"} role="slider" tabIndex={0} aria-label={`${title}, by time`} aria-valuemin={0} aria-valuemax={Math.max(0, moments.length - 1)}
       aria-valuenow={Math.max(0, index)} aria-valuetext={moment ? `${moment}: ${lines.map((one, i) => `${one.label} ${values[i]}`).join(", ")}` : "no points yet"}
       onKeyDown={pressed} onBlur={() => { byKey.current = false; point(null); }} />
   </figure>;

@@ -1,7 +1,7 @@
 // Whether the daemon works, in one line, and what is wrong with it. The line is good only while the database answers and commits.
 import type { Answer } from "./api";
 import { told } from "./api";
-import { QUEUE_MODE } from "./names";
+import { groupTitle, QUEUE_MODE } from "./names";
 import { to } from "./route";
 import { count, many, seconds, shortened } from "./text";
 
@@ -56,17 +56,18 @@ export function troublesOf(now: Live, seen: Seen, admin: boolean): Trouble[] {
   else if (now.buffer.pending) found.push({ kind: "warn", title: "Messages in the failover buffer", text: `${waiting} for the database, to be stored when it is available and push maintenance is off.`, ...switches });
   if (now.maintenance.push) found.push({ kind: "warn", title: "Push maintenance", text: "Every daemon stores pushes in its failover buffer until it is switched off.", ...switches });
   if (now.maintenance.pop) found.push({ kind: "warn", title: "Delivery paused", text: "No daemon delivers messages until pop maintenance is switched off.", ...switches });
-  if (seen.dead) found.push({ kind: "warn", title: "Dead letters are rising", text: `${many(seen.dead, "message")} became dead letters in the last ${DEAD_MIN} minutes: their consumers failed or rejected them.`, link: to(["dead"]), where: "Dead letters" });
+  if (seen.dead) found.push({ kind: "warn", title: "Dead letters are rising", text: `${many(seen.dead, "message")} became ${seen.dead === 1 ? "a dead letter" : "dead letters"} in the last ${DEAD_MIN} minutes: consumers failed or rejected ${seen.dead === 1 ? "it" : "them"}.`, link: to(["dead"]), where: "Dead letters" });
   // A paused group is behind because it is paused.
   return [...found, ...behind(seen.lagging.filter((one) => !one.paused)), ...paused(seen.paused), ...stopped(seen.stopped)];
 }
 
-const named = (group: Group): string => group.name === QUEUE_MODE ? "(without a group)" : shortened(group.name);
-const both = (group: Group): string => `${group.name}, ${group.queueName}`;
+/** The group as the subject of a sentence. */
+const who = (group: Group): string => group.name === QUEUE_MODE ? "Consumers without a group are" : `Group ${shortened(group.name)} is`;
+const both = (group: Group): string => `${groupTitle(group.name)}, ${group.queueName}`;
 
 function behind(groups: Group[]): Trouble[] {
-  return some(groups.map((one) => ({ kind: "warn", title: `Group ${named(one)} is behind in ${shortened(one.queueName)}`, names: both(one), link: to(["groups", one.name]), where: "Group",
-    text: `Messages in ${many(one.partitionsWithLag, "partition")} wait, the oldest for ${seconds(one.maxTimeLag)}: its consumers are stopped, blocked or too slow.` })), "groups are behind", "groups");
+  return some(groups.map((one) => ({ kind: "warn", title: `${who(one)} behind in ${shortened(one.queueName)}`, names: both(one), link: to(["groups", one.name]), where: "Group",
+    text: `Messages in ${many(one.partitionsWithLag, "partition")} wait, the oldest for ${seconds(one.maxTimeLag)}: consumers are stopped, blocked or slow.` })), "groups are behind", "groups");
 }
 
 function paused(queues: Queue[]): Trouble[] {
@@ -75,7 +76,7 @@ function paused(queues: Queue[]): Trouble[] {
 }
 
 function stopped(groups: Group[]): Trouble[] {
-  return some(groups.map((one) => ({ kind: "warn", title: `Group ${named(one)} is paused in ${shortened(one.queueName)}`, names: both(one), link: to(["groups", one.name]), where: "Group",
+  return some(groups.map((one) => ({ kind: "warn", title: `${who(one)} paused in ${shortened(one.queueName)}`, names: both(one), link: to(["groups", one.name]), where: "Group",
     text: `It receives no messages until it is resumed; its lag is ${many(one.totalLag, "message")}.` })), "groups are paused", "groups");
 }
 

@@ -6,6 +6,7 @@ import { get, Refused } from "./api";
 import { asked, keepToken, limited, mayAdmin, session, setTheme, theme, token } from "./session";
 import { go, place, to } from "./route";
 import { Icon, isIcon } from "./icons";
+import { groupTitle } from "./names";
 import { Connection } from "./connection";
 import { Dialog, Heading, Name, Problem, text } from "./ui";
 import { many } from "./text";
@@ -79,7 +80,8 @@ function App(): JSX.Element {
   }, [used, who === null, attempt]);
 
   useEffect(() => {
-    document.title = `${here[1] ?? page?.title ?? "Page not found"} · queend`;
+    const subject = here[at === "messages" ? 2 : 1];
+    document.title = `${subject === undefined ? page?.title ?? "Page not found" : groupTitle(subject)} · queend`;
     setOpen(false);
     if (document.activeElement === document.body || document.activeElement instanceof HTMLAnchorElement) document.querySelector<HTMLElement>("main h1")?.focus({ preventScroll: true });
   }, [where]);

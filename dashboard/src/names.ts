@@ -4,7 +4,13 @@ import { limited } from "./session";
 
 export type Suggest = (typed: string, signal: AbortSignal) => Promise<string[]>;
 const MOST = 12;
+/** The name by which the daemon knows the group of consumers without a group. */
 export const QUEUE_MODE = "__QUEUE_MODE__";
+
+/** The name of a group for people. */
+export function groupTitle(name: string): string {
+  return name === QUEUE_MODE ? "(without a group)" : name;
+}
 
 export const queueNames: Suggest = async (search, signal) =>
   limited.value ? [] : (await get("/api/v1/resources/queues", { query: { search, sort: "name", limit: MOST }, signal })).queues.map((one) => one.name);

@@ -2,7 +2,7 @@
 import type { JSX } from "preact";
 import { useEffect, useId, useState } from "preact/hooks";
 import "./tools.css";
-import { groupNames, QUEUE_MODE, queueNames } from "./names";
+import { groupNames, groupTitle, queueNames } from "./names";
 import { go, to } from "./route";
 import { Dialog, Name } from "./ui";
 
@@ -23,7 +23,7 @@ export function Palette({ pages, onClose }: { pages: { title: string; name: stri
       void Promise.all([some(queueNames(text, abort.signal)), some(groupNames(text, abort.signal))]).then(([queues, groups]) => {
         if (abort.signal.aborted) return;
         setFound([...queues.map((name) => ({ kind: "Queue", title: name, link: to(["queues", name]) })),
-          ...groups.map((name) => ({ kind: "Group", title: name === QUEUE_MODE ? "(without a group)" : name, link: to(["groups", name]) }))]);
+          ...groups.map((name) => ({ kind: "Group", title: groupTitle(name), link: to(["groups", name]) }))]);
       });
     }, text ? PAUSE_MS : 0);
     return () => { abort.abort(); clearTimeout(timer); };

@@ -16,6 +16,11 @@ export function many(value: number, word: string): string {
   return `${count(value)} ${word}${value === 1 ? "" : "s"}`;
 }
 
+/** The unit of a value: `1 day`, `2 days`, `1 ms`. */
+export function unitOf(value: unknown, unit: string): string {
+  return Number(value) === 1 && unit.length > 2 && typeof value !== "boolean" ? unit.replace(/s$/, "") : unit;
+}
+
 /** Short: 12.3k, 4.56M. */
 export function short(value: number): string {
   const size = Math.abs(value);
@@ -39,6 +44,12 @@ export function seconds(value: number | null | undefined): string {
   if (value < 3600) return `${Math.floor(value / 60)} min ${value % 60} s`;
   if (value < 86_400) return `${Math.floor(value / 3600)} h ${Math.floor(value % 3600 / 60)} min`;
   return `${Math.floor(value / 86_400)} d ${Math.floor(value % 86_400 / 3600)} h`;
+}
+
+/** A moment in the form of a field of the type datetime-local, as the page writes moments. */
+export function local(value: string): string {
+  const at = new Date(value);
+  return value === "" || Number.isNaN(at.getTime()) ? value : at.toLocaleString();
 }
 
 /** A duration in its largest unit. */

@@ -5,9 +5,9 @@ import { Refused, told } from "./api";
 import { Icon } from "./icons";
 import "./narrow.css";
 import "./long.css";
-import { QUEUE_MODE, type Suggest } from "./names";
+import { groupTitle, QUEUE_MODE, type Suggest } from "./names";
 import type { Polled } from "./poll";
-import { alter } from "./route";
+import { alter, to } from "./route";
 import { silent } from "./server";
 import { visible } from "./text";
 
@@ -15,6 +15,8 @@ import { visible } from "./text";
 const SHORT = 18;
 /** Letters of a name from which on headings and tiles give it more room. */
 const LONG = 64;
+/** Hours of the time range of messages that means any time. */
+export const ANY_TIME_H = 87_600;
 /** Last letters of a name that a table always shows: names often differ there alone. */
 const END = 7;
 
@@ -35,7 +37,22 @@ export function Words({ children }: { children: string }): JSX.Element {
 
 /** A consumer group. Consumers without a group share one, whose name is not for people. */
 export function Group({ children }: { children: string }): JSX.Element {
-  return children === QUEUE_MODE ? <span>(without a group)</span> : <Name>{children}</Name>;
+  return children === QUEUE_MODE ? <span>{groupTitle(children)}</span> : <Name>{children}</Name>;
+}
+
+/** In a table: the name of a group, which leads to its page. */
+export function GroupLink({ children }: { children: string }): JSX.Element {
+  return <a href={to(["groups", children])}><Group>{children}</Group></a>;
+}
+
+/** In a table: the name of a partition, which leads to its messages. Lists of messages have the name alone. */
+export function PartitionLink({ queue, children }: { queue: string; children: string }): JSX.Element {
+  return <a href={to(["messages"], { queue, partition: children, hours: ANY_TIME_H })}><Name>{children}</Name></a>;
+}
+
+/** In a table: the name of a queue, which leads to its page. */
+export function QueueLink({ children }: { children: string }): JSX.Element {
+  return <a href={to(["queues", children])}><Name>{children}</Name></a>;
 }
 
 export function Time({ at }: { at: string | null | undefined }): JSX.Element {
@@ -137,7 +154,7 @@ export function Search({ label, value, suggest, onChange }: { label: string; val
       clearTimeout(timer.current);
       timer.current = window.setTimeout(() => { complete(wanted); onChange(wanted); }, 300);
     }} />
-    {suggest && <datalist id={list}>{names.map((name) => <option key={name} value={name} />)}</datalist>}
+    {suggest && <datalist id={list}>{names.map((name) => <option key={name} value={name}>{name === QUEUE_MODE && groupTitle(name)}</option>)}</datalist>}
   </label>;
 }
 
@@ -183,6 +200,24 @@ export function Press({ onDo, children }: { onDo: () => Promise<unknown>; childr
       try { await onDo(); } catch (wrong) { setError(wrong); } finally { setBusy(false); }
     }}>{children}</button>
     <Problem error={error} />
+  </>;
+}
+
+/** A button that copies a text. Where the browser does not allow it, as over plain HTTP, selects `shown`, which has the text. onFail: called before. */
+export function Copy({ text, shown, small, onFail, children }: { text: string; shown: { current: HTMLElement | null }; small?: boolean; onFail?: () => void; children?: ComponentChildren }): JSX.Element {
+  const [said, setSaid] = useState("");
+  const select = (): void => {
+    onFail?.();
+    window.setTimeout(() => {      // when the whole text is on the page
+      if (shown.current) getSelection()?.selectAllChildren(shown.current);
+      setSaid("selected: press Ctrl+C or ⌘C");
+    });
+  };
+  return <>
+    <button type="button" class={small ? "small" : ""} onClick={() => {
+      if (navigator.clipboard) navigator.clipboard.writeText(text).then(() => setSaid("copied"), select);
+      else select();
+    }}><Icon of="copy" />Copy<span class="unseen"> {children}</span></button> <span class="quiet" role="status">{said}</span>
   </>;
 }
 

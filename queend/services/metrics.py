@@ -276,7 +276,7 @@ class Metrics(Running):
             async with self.pool.connection() as connection:
                 await self._hear(connection)
                 before = self.time.now_us() - self.settings.metrics_retention_days * DAY_US
-                for table in ("metric_queues", "metric_workers"):
+                for table in ("metric_queues", "metric_workers", "metric_backlogs"):
                     gone = CLEAN_ROWS
                     while gone == CLEAN_ROWS:
                         ((gone,),) = await session.rows(connection, CLEAN.format(table), before, CLEAN_ROWS)

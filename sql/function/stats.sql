@@ -268,16 +268,31 @@ BEGIN
 END $$;
 
 -- Records for the history how many partitions queues have, if the number differs from the last one recorded and no walk
--- is running.
+-- is running. At the first look of a minute, also records the backlog of each queue, if it differs from the last one
+-- recorded, and the backlog of all queues together (queue 0). A queue without a record has no backlog.
 CREATE OR REPLACE FUNCTION queend.stats_note() RETURNS void
 LANGUAGE plpgsql AS $$
+DECLARE
+    v_bucket bigint := queend.now_us() / 60000000 * 60000000;
 BEGIN
     INSERT INTO queend.metric_partitions AS m (bucket, queue_id, partitions)
-    SELECT queend.now_us() / 60000000 * 60000000, s.queue_id, s.partitions FROM queend.stat_queues s
+    SELECT v_bucket, s.queue_id, s.partitions FROM queend.stat_queues s
      WHERE s.visit_after IS NULL
        AND s.partitions IS DISTINCT FROM (SELECT x.partitions FROM queend.metric_partitions x
                                            WHERE x.queue_id = s.queue_id ORDER BY x.bucket DESC LIMIT 1)
     ON CONFLICT (queue_id, bucket) DO UPDATE SET partitions = excluded.partitions;
+    IF EXISTS (SELECT FROM queend.metric_backlogs m WHERE m.bucket = v_bucket AND m.queue_id = 0) THEN
+        RETURN;
+    END IF;
+    INSERT INTO queend.metric_backlogs (bucket, queue_id, pending, processing)
+    SELECT v_bucket, s.queue_id, s.pending, s.processing FROM queend.stat_queues s
+      LEFT JOIN LATERAL (SELECT x.pending, x.processing FROM queend.metric_backlogs x
+                          WHERE x.queue_id = s.queue_id ORDER BY x.bucket DESC LIMIT 1) AS l ON true
+     WHERE (s.pending, s.processing) IS DISTINCT FROM (COALESCE(l.pending, 0), COALESCE(l.processing, 0))
+    UNION ALL
+    SELECT v_bucket, 0, COALESCE(sum(s.pending), 0)::bigint, COALESCE(sum(s.processing), 0)::bigint
+      FROM queend.stat_queues s
+    ON CONFLICT (bucket, queue_id) DO NOTHING;
 END $$;
 
 -- Sums up the kept figures of all queues by namespace and by task, once per look. If there are at most 10 000 queues,

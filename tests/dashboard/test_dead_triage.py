@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import psycopg
 from playwright.sync_api import expect
 from support.client import Client
 from support.daemon import Daemon
@@ -20,8 +21,10 @@ def fail(client: Client, queue: str, group: str, errors: list[str]) -> None:
 
 
 def test_errors_are_grouped_and_a_group_is_redriven(daemon: Daemon, visit: Callable[..., Seen]) -> None:
-    with daemon.client() as client:
+    with daemon.client() as client, psycopg.connect(daemon.conninfo, autocommit=True) as session:
         fail(client, "triage", "billing", ["no customer", "timeout", "no customer", "no customer"])
+        session.execute("UPDATE queend.dead_letters SET failed_at = failed_at - 60000000"
+                        " WHERE transaction_id = 'triage-0'")
         page = visit(daemon).go("dead?queue=triage")
         errors = page.get_by_role("region", name="Errors")
         expect(errors.locator("tbody tr")).to_have_count(2)
@@ -74,7 +77,7 @@ def test_chosen_ones_and_the_error_of_each(daemon: Daemon, visit: Callable[..., 
         expect(page.get_by_role("group", name="Selection")).to_contain_text("2 selected")
         page.get_by_label("Select chosen-3 of billing").uncheck()
         page.get_by_role("button", name="Delete selected").click()
-        expect(dialog).to_contain_text("Deletes them permanently")
+        expect(dialog).to_contain_text("Deletes it permanently.")
         dialog.get_by_role("button", name="Cancel").click()
         assert client.dead("chosen") == 2, "nothing was deleted yet"
         page.get_by_role("button", name="Delete selected").click()

@@ -164,7 +164,7 @@ def test_a_token_of_some_queues(start_daemon: Callable[..., Daemon], visit: Call
         expect(page.get_by_role("alert")).to_have_count(0)
         assert not findings(page)
     page.goto(f"{daemon.url}/#/queues")
-    page.get_by_label("Queue (exact name)").fill("a.b")
+    page.get_by_label("Queue", exact=True).fill("a.b")
     page.get_by_role("button", name="Open").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Queue a.b")
     for where, name in (("messages", "Messages"), ("dead", None), ("scheduled", None), ("leases", "Leases")):

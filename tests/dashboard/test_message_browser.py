@@ -83,7 +83,7 @@ def test_live_tail(daemon: Daemon, visit: Callable[..., Seen]) -> None:
         expect(rows.first).to_contain_text('"second"')
         assert not findings(page)
         page.get_by_role("button", name="Pause").click()
-        expect(page.get_by_role("status").filter(has_text="Paused")).to_be_visible()
+        expect(page.get_by_role("status").filter(has_text="paused")).to_be_visible()
         before = len(asked)
         client.push("tailed", "third")
         page.wait_for_timeout(2500)

@@ -101,7 +101,7 @@ def test_what_is_due_traced_registered_and_set(daemon: Daemon, client: Client, v
     page.get_by_role("link", name="order-1").click()
     row = page.get_by_role("row", name="packed")
     expect(row).to_contain_text("(without a group)")
-    row.get_by_role("link").click()
+    row.get_by_role("link", name=one["transactionId"]).click()
     expect(page.get_by_role("heading", level=1)).to_contain_text(one["transactionId"])
     page.goto(f"{daemon.url}/#/streams")
     expect(page.get_by_role("row", name="totals")).to_contain_text("noted")

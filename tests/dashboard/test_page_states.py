@@ -10,6 +10,7 @@ from playwright.sync_api import Page, Route, expect
 from support.daemon import Daemon
 from support.ports import free_port
 from support.tokens import SECRET, token
+from support.wait import until
 
 from .conftest import Seen, findings
 
@@ -97,7 +98,10 @@ def test_what_does_not_exist(bare: Daemon, visit: Callable[..., Seen]) -> None:
         assert page.get_by_role("button", name=name).count() == 0
     assert not findings(page)
     page.goto(f"{bare.url}/#/groups/none")
-    expect(page.get_by_text("The group does not exist.")).to_be_visible()
+    expect(page.get_by_text("The group does not exist. It is created by its first pop.")).to_be_visible()
+    page.goto(f"{bare.url}/#/messages/00000000-0000-4000-8000-000000000000/none")
+    expect(page.get_by_text("The message does not exist.")).to_be_visible()
+    expect(page.get_by_role("button", name="Try again")).to_have_count(0)
 
 
 @pytest.mark.parametrize("width", [1400, 400])
@@ -116,6 +120,33 @@ def test_the_token_page(start_daemon: Callable[..., Daemon], visit: Callable[...
         page.keyboard.type(token(role="read-only"))
         page.keyboard.press("Enter")
         expect(page.get_by_role("heading", name="Queues", level=1)).to_be_visible()
+
+
+# Whether each row of tiles reaches the end of its box.
+WHOLE_ROWS = """() => [...document.querySelectorAll(".facts")].map((facts) => {
+    const ends = new Map();
+    for (const tile of facts.children) {
+        const box = tile.getBoundingClientRect();
+        ends.set(Math.round(box.top), Math.max(ends.get(Math.round(box.top)) ?? 0, box.right));
+    }
+    const end = facts.getBoundingClientRect().right;
+    return [...ends.values()].every((right) => Math.abs(right - end) <= 1);
+})"""
+
+
+def test_rows_of_tiles_have_no_hole(start_daemon: Callable[..., Daemon], visit: Callable[..., Seen]) -> None:
+    daemon = start_daemon()
+    with daemon.client() as client:
+        client.push_items([{"queue": "tiled", "payload": 1, "delayMs": 1}])
+        (message,) = until(lambda: client.pop("tiled"), "it is due")
+    for where in ("overview", "daemons", "maintenance", "queues/tiled",
+                  f"messages/{message['partitionId']}/{message['transactionId']}"):
+        page = visit(daemon).go(where)
+        expect(page.locator(".facts")).to_have_count(1)
+        for width in (1400, 1100, 900, 700, 400, 320):
+            page.set_viewport_size({"width": width, "height": 900})
+            assert page.evaluate(WHOLE_ROWS) == [True], (where, width)
+            assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
 def hidden_cells(page: Page) -> int:

@@ -4,9 +4,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+import psycopg
 import pytest
 from playwright.sync_api import expect
 from support.daemon import Daemon
+from support.wait import until
 
 from .conftest import Seen, findings
 
@@ -38,7 +40,7 @@ def test_topology(daemon: Daemon, visit: Callable[..., Seen]) -> None:
         expect(boxes.nth(2).locator("li").nth(1)).to_have_text(re.compile("ahead.*no lag"))
         expect(boxes.nth(1).locator("li")).to_have_count(4)
         expect(boxes.nth(1).locator("li").nth(0)).to_have_text(re.compile("^p5.*lag 6$"))
-        expect(boxes.nth(1)).to_contain_text("and 2 partitions more")
+        expect(boxes.nth(1)).to_contain_text("and 2 more partitions")
         assert not findings(page)
         page.set_viewport_size({"width": 360, "height": 740})
         assert page.evaluate("document.documentElement.scrollWidth") <= 360
@@ -50,6 +52,69 @@ def test_topology(daemon: Daemon, visit: Callable[..., Seen]) -> None:
         expect(page.get_by_label("Queue sections").get_by_role("link", name="Messages")).to_have_attribute(
             "aria-current", "page")
         assert f"partition={name}" in page.url
+
+
+# Lets half an hour pass in the history. Two steps: no row may take the place of another meanwhile.
+HALF_AN_HOUR = ("UPDATE queend.{0} SET bucket = -bucket", "UPDATE queend.{0} SET bucket = -bucket - 1800000000")
+
+
+def test_the_charts_have_the_last_hour_at_once(start_daemon: Callable[..., Daemon],
+                                               visit: Callable[..., Seen]) -> None:
+    """On the page that opens first, small, with the values under the pointer and by keys."""
+    daemon = start_daemon(STATS_INTERVAL_MS=100)
+    with daemon.client() as client, psycopg.connect(daemon.conninfo, autocommit=True) as session:
+        client.push("drawn", *range(120))
+        client.pop("drawn", batch=30, autoAck="true")
+
+        def recorded() -> bool:
+            backlog = client.get("/api/v1/analytics/queue-backlog?queue=drawn").json["series"]
+            if not backlog or backlog[-1]["pending"] != 90:
+                session.execute("DELETE FROM queend.metric_backlogs")      # the next look records again
+                return False
+            return any(one["popMessages"] == 30 for one in
+                       client.get("/api/v1/analytics/queue-ops?queue=drawn").json["series"])
+
+        until(recorded, "the minute is recorded")
+        with session.transaction():
+            for table in ("metric_backlogs", "metric_queues"):
+                for statement in HALF_AN_HOUR:
+                    session.execute(statement.format(table))
+        client.pop("drawn", batch=50, autoAck="true")
+    seen = visit(daemon, viewport={"width": 1400, "height": 900})
+    page = seen.go("queues/drawn")
+    charts = page.get_by_role("region", name="Charts")
+    expect(charts.locator("figure")).to_have_count(3)
+    expect(page.get_by_role("region", name="Topology")).to_be_visible()
+    expect(page.get_by_text("Loading…")).to_have_count(0)
+    tops = page.evaluate("[...document.querySelectorAll('figure')].map((one) => one.getBoundingClientRect().bottom)")
+    assert len(set(tops)) == 1 and max(tops) < 900
+    for chart, then in (("Messages per second", "pushed 2, "),
+                        ("Backlog in messages", "pending 90, in flight 0"), ("Age at delivery", "mean ")):
+        slider = page.get_by_role("slider", name=f"{chart}, by time")
+        slider.focus()
+        page.keyboard.press("End")
+        for _ in range(35):
+            page.keyboard.press("ArrowLeft")
+            if then in (slider.get_attribute("aria-valuetext") or "") and "mean –" not in (
+                    slider.get_attribute("aria-valuetext") or ""):
+                break
+        else:
+            pytest.fail(f"{chart} has no {then}")
+    expect(charts.locator("figure").nth(1).locator("b").first).to_have_text("40")
+    assert not findings(page)
+    page.get_by_label("Time range").select_option("Last day")
+    expect(page.get_by_text("Of all daemons, by 15 minutes.")).to_be_visible()
+    page.get_by_label("Queue sections").get_by_role("link", name="Groups").click()
+    expect(charts.locator("figure")).to_have_count(3)
+
+
+def test_a_queue_without_activity(daemon: Daemon, visit: Callable[..., Seen]) -> None:
+    with daemon.client() as client:
+        client.configure("still")
+    page = visit(daemon).go("queues/still")
+    expect(page.locator("figure", has_text="longest")).to_contain_text("No messages were delivered.")
+    expect(page.get_by_text("No values yet.")).to_have_count(0)
+    assert not findings(page)
 
 
 def test_partitions_and_groups_by_backlog(daemon: Daemon, visit: Callable[..., Seen]) -> None:
@@ -70,7 +135,7 @@ def test_partitions_and_groups_by_backlog(daemon: Daemon, visit: Callable[..., S
     assert not findings(page)
     page.goto(f"{daemon.url}/#/queues/sorted/groups")
     expect(rows.nth(0).locator("td").first).to_have_text("a")
-    page.get_by_label("Sort groups by").select_option("Largest lag first")
+    page.get_by_label("Sort by").select_option("Largest lag first")
     expect(rows.nth(0).locator("td").first).to_have_text("b")
     assert not findings(page)
 
@@ -98,7 +163,7 @@ def test_a_browser_with_a_wrong_clock(daemon: Daemon, visit: Callable[..., Seen]
         client.push_items([{"queue": "timed", "payload": 1, "delayMs": 3_600_000}])
     seen = visit(daemon)
     seen.page.add_init_script(WRONG)
-    page = seen.go("queues/timed/charts")
+    page = seen.go("queues/timed")
     page.get_by_label("Time range").select_option("Last day")
     expect(page.locator("figure", has_text="pushed").locator("b").first).not_to_have_text(re.compile("^(0|–)$"))
     page.goto(f"{daemon.url}/#/scheduled?queue=timed")

@@ -15,7 +15,7 @@ from .scene import LONG_NAME, WIDE_NAME, fill
 LONG, WIDE = quote(LONG_NAME), quote(WIDE_NAME)
 PAGES = ("overview", "queues", "queues/orders", "queues/orders/groups", "queues/shipping-labels", f"queues/{LONG}",
          "queues/orders/messages", f"queues/{WIDE}", f"queues/{WIDE}/messages", f"queues/{LONG}/options",
-         f"queues/{WIDE}/charts", "partitions", "partitions?queue=orders", "groups", "groups/billing",
+         "partitions", "partitions?queue=orders", "groups", "groups/billing",
          f"groups/{WIDE}", "leases", "messages", "messages?tail=1", f"messages?queue={LONG}&text=WW", "dead",
          f"dead?queue={LONG}&group={WIDE}&error=Trace", "scheduled", "traces", f"traces/{WIDE}", "streams", "daemons",
          "doctor", "maintenance", "settings")
@@ -89,7 +89,7 @@ def test_partitions_of_a_group_by_their_lag(used: Daemon, visit: Callable[..., S
     page = visit(used, viewport={"width": 1400, "height": 900}).go("groups/dashboards")
     rows = page.get_by_role("region", name="Partitions of telemetry").locator("tbody tr")
     expect(rows.first.locator("td[data-title=Lag]")).to_have_text("0")
-    page.get_by_label("Sort partitions by").select_option("Largest lag first")
+    page.get_by_label("Sort by").select_option("Largest lag first")
     expect(rows.first.locator("td[data-title=Lag]")).to_have_text("10")
     expect(rows.last.locator("td[data-title=Lag]")).to_have_text("0")
     assert not findings(page)

@@ -168,6 +168,47 @@ def test_parked_pops_are_an_average_of_every_range(client: Client, daemon: Daemo
         assert {(one["port"], one["parkedCount"]) for one in waited["series"][2:]} == {(1, 5), (2, 3)}
 
 
+# Lets a minute pass in the history of backlogs. Two steps: no row may take the place of another meanwhile.
+MINUTE_LATER = ("UPDATE queend.metric_backlogs SET bucket = -bucket",
+                "UPDATE queend.metric_backlogs SET bucket = -bucket - 60000000")
+
+
+def test_the_backlog_of_each_minute(start_daemon: Callable[..., Daemon]) -> None:
+    """Of a queue only where it changed, of all queues together in every minute. A minute without a record is left
+    out."""
+    daemon = start_daemon(STATS_INTERVAL_MS=100)
+    with daemon.client() as client, psycopg.connect(daemon.conninfo, autocommit=True) as database:
+        def history(query: str = "") -> list[tuple[int, int]]:
+            series = client.get(f"/api/v1/analytics/queue-backlog?{query}").json["series"]
+            assert series == sorted(series, key=lambda one: one["bucket"])
+            return [(one["pending"], one["processing"]) for one in series]
+
+        def minute_later(expected: tuple[int, int]) -> None:
+            client.get("/api/v1/resources/queues")      # looks at what changed
+            before = len(history())
+            with database.transaction():
+                for statement in MINUTE_LATER:
+                    database.execute(statement)
+            until(lambda: len(history()) > before and history()[-1] == expected, f"{expected} is recorded")
+
+        until(history, "the first look")
+        client.push("q", 1, 2, 3)
+        minute_later((3, 0))
+        client.push("other", *range(5))
+        client.pop("q", batch=2)
+        minute_later((6, 2))
+        minute_later((6, 2))
+        seen = history("queue=q")
+        assert [one for one, before in zip(seen, [None, *seen], strict=False) if one != before] == [
+            (0, 0), (3, 0), (1, 2)] and len(seen) == len(history()) >= 4
+        assert history("queue=other")[-1] == (5, 0) and history("queue=none") == []
+        assert database.execute("SELECT count(*) FROM queend.metric_backlogs m JOIN queend.queues q"
+                                " ON q.id = m.queue_id WHERE q.name = 'q'").fetchone() == (2,)
+        database.execute("DELETE FROM queend.metric_backlogs WHERE queue_id = 0 AND bucket < (SELECT max(bucket) FROM"
+                         " queend.metric_backlogs)")
+        assert history("queue=q") == [(1, 2)]
+
+
 def test_daemons_of_one_machine_are_told_apart(start_daemon: Callable[..., Daemon]) -> None:
     one = start_daemon(NUM_WORKERS=1, METRICS_SAMPLE_INTERVAL_MS=100, METRICS_AGGREGATE_INTERVAL_S=1)
     other = start_daemon(one.conninfo, NUM_WORKERS=1, METRICS_SAMPLE_INTERVAL_MS=100, METRICS_AGGREGATE_INTERVAL_S=1)
@@ -198,9 +239,13 @@ def test_old_minutes_go(start_daemon: Callable[..., Daemon]) -> None:
     daemon.stop()
     with psycopg.connect(daemon.conninfo, autocommit=True) as database:
         database.execute("UPDATE queend.metric_queues SET bucket = bucket - 2 * 86400000000::bigint")
+        database.execute("INSERT INTO queend.metric_backlogs (bucket, queue_id, pending, processing)"
+                         " SELECT min(bucket), 0, 1, 0 FROM queend.metric_queues")
         start_daemon(daemon.conninfo, METRICS_RETENTION_DAYS=1, METRICS_SAMPLE_INTERVAL_MS=100)
-        until(lambda: not database.execute("SELECT FROM queend.metric_queues WHERE bucket < queend.now_us() -"
-                                           " 86400000000::bigint").fetchall(), "it is gone")
+        for table in ("metric_queues", "metric_backlogs"):
+            until(lambda table=table: not database.execute(
+                f"SELECT FROM queend.{table} WHERE bucket < queend.now_us() - 86400000000::bigint").fetchall(),
+                "it is gone")
 
 
 def test_retention_is_shown(client: Client, daemon: Daemon, queue: str) -> None:

@@ -53,7 +53,7 @@ export function Daemons(): JSX.Element {
       { title: "Free connections", number: true, cell: (row) => { const pool = row.timeSeries.at(-1)?.metrics.database; return pool ? `${count(pool.pool_idle.last)} of ${count(pool.pool_size.last)}` : "–"; } }]} />}</Shown></section>
     <section><h2>Workers of all daemons</h2><Shown of={past}>{(found) => <Table caption="Workers" rows={found.workers} none="No metrics yet. The first are written a minute after the start." columns={[
       { title: "Host", cell: (row) => <Name>{row.hostname}</Name> }, { title: "Worker", number: true, cell: (row) => count(row.workerId) },
-      { title: "Loop lag, ms", number: true, cell: (row) => `${row.avgEventLoopLagMs} (max ${row.maxEventLoopLagMs})` }, { title: "Free connections", number: true, cell: (row) => `${row.freeSlots} of ${row.dbConnections}` },
+      { title: "Loop lag", number: true, cell: (row) => `${count(row.avgEventLoopLagMs)} ms (max ${count(row.maxEventLoopLagMs)} ms)` }, { title: "Free connections", number: true, cell: (row) => `${row.freeSlots} of ${row.dbConnections}` },
       { title: "Jobs waiting", number: true, cell: (row) => count(row.jobQueueSize) }, { title: "Messages", number: true, cell: (row) => count(row.messagesProcessed) }, { title: "Last seen", cell: (row) => <Time at={row.lastSeen} /> }]} />}</Shown></section>
   </>;
 }

@@ -4,13 +4,13 @@ import "../tools.css";
 import { getText, type Answer } from "../api";
 import { Chips } from "../chips";
 import { Icon } from "../icons";
-import { groupNames, partitionNames, queueNames } from "../names";
+import { groupNames, groupTitle, partitionNames, queueNames } from "../names";
 import { usePoll } from "../poll";
 import { elements, member } from "../raw";
 import { alter, place, to } from "../route";
 import { limited, mayAdmin } from "../session";
-import { count, many, visibleLines } from "../text";
-import { Ask, Field, Group, Heading, moment, Name, Pager, Search, Shown, Table, Time, Words } from "../ui";
+import { count, local, many, visibleLines } from "../text";
+import { Ask, Dialog, Field, GroupLink, Heading, moment, Name, Pager, QueueLink, Search, Shown, Table, Time, Words } from "../ui";
 import { AllLetters, matching } from "./deadall";
 import { Chosen } from "./deadchosen";
 import { EditLetter } from "./deadedit";
@@ -61,12 +61,12 @@ export function DeadLetters(): JSX.Element {
       <Field label="Failed before" type="datetime-local" value={value("to")} onChange={(event) => set("to")(event.currentTarget.value)} />
     </div>
     <Chips of={[...[["Queue", "queue"], ["Group", "group"], ["Partition", "partition"], ["Failed after", "from"], ["Failed before", "to"]]
-      .map(([label = "", name = ""]) => ({ label, value: value(name), onRemove: () => set(name)("") })),
+      .map(([label = "", name = ""]) => ({ label, value: name === "group" ? groupTitle(value(name)) : name === "from" || name === "to" ? local(value(name)) : value(name), onRemove: () => set(name)("") })),
       { label: filter.errorId ? "Error" : "Error contains", value: filter.error || (filter.errorId && "(empty)"), onRemove: () => setError("") }]} />
     {limited.value && !filter.queue ? <EnterQueue /> : <>
     {mayAdmin.value && !filter.queue && !!polled.value?.total && <p class="quiet">Choose a queue to redrive or delete all matches.</p>}
-    <ErrorTable filter={filter} turn={turn} onShow={(row) => { const { queue, consumerGroup: group, error, errorId } = filterOf(row, filter); alter({ queue, group, error, errorId, offset: undefined }); }}
-      onAct={(row, verb) => setOpen({ all: filterOf(row, filter), verb })} />
+    {polled.value?.total !== 0 && <ErrorTable filter={filter} turn={turn} onShow={(row) => { const { queue, consumerGroup: group, error, errorId } = filterOf(row, filter); alter({ queue, group, error, errorId, offset: undefined }); }}
+      onAct={(row, verb) => setOpen({ all: filterOf(row, filter), verb })} />}
     <section><h2>Messages</h2><Shown of={polled}>{({ total, letters }) => {
       const whole = letters.length > 0 && letters.every((one) => picked.has(keyOf(one)));
       return <>
@@ -78,10 +78,10 @@ export function DeadLetters(): JSX.Element {
       {whole && total > letters.length && filter.queue && <p class="quiet">The {many(letters.length, "dead letter")} of this page {letters.length === 1 ? "is" : "are"} selected. “Redrive all matches” and “Delete all matches” take {matching(total)}.</p>}
       <Table caption="Dead letters" rows={letters} none={Object.values(filter).some(Boolean) ? "No matching dead letters." : "No dead letters. A message becomes one when it failed too often or was rejected."} columns={[
         ...(mayAdmin.value ? [{ title: "Select", className: "tick", head: <input type="checkbox" aria-label="Select all on this page" checked={whole} onChange={(event: { currentTarget: HTMLInputElement }) => pick(letters, event.currentTarget.checked)} />,
-          cell: (row: Letter) => <input type="checkbox" aria-label={`Select ${row.transactionId} of ${row.consumerGroup}`} checked={picked.has(keyOf(row))} onChange={(event) => pick([row], event.currentTarget.checked)} /> }] : []),
+          cell: (row: Letter) => <input type="checkbox" aria-label={`Select ${row.transactionId} of ${groupTitle(row.consumerGroup)}`} checked={picked.has(keyOf(row))} onChange={(event) => pick([row], event.currentTarget.checked)} /> }] : []),
         { title: "Message", cell: (row) => <a href={to(["messages", row.partitionId, row.transactionId])}><Name>{row.transactionId}</Name></a> },
-        ...(filter.queue ? [] : [{ title: "Queue", cell: (row: Letter) => <Name>{row.queue ?? "(deleted)"}</Name> }]), { title: "Partition", less: true, cell: (row) => <Name>{row.partition ?? "(deleted)"}</Name> },
-        ...(filter.consumerGroup ? [] : [{ title: "Group", cell: (row: Letter) => <Group>{row.consumerGroup}</Group> }]), { title: "Error", fills: true, cell: (row) => <Words>{(row.errorMessage ?? "").slice(0, 1000)}</Words> },
+        ...(filter.queue ? [] : [{ title: "Queue", cell: (row: Letter) => row.queue === null ? "(deleted)" : <QueueLink>{row.queue}</QueueLink> }]), { title: "Partition", less: true, cell: (row) => row.partition === null ? "(deleted)" : <Name>{row.partition}</Name> },
+        ...(filter.consumerGroup ? [] : [{ title: "Group", cell: (row: Letter) => <GroupLink>{row.consumerGroup}</GroupLink> }]), { title: "Error", fills: true, cell: (row) => <Words>{(row.errorMessage ?? "").slice(0, 1000)}</Words> },
         { title: "Failed", cell: (row) => <><Time at={row.failedAt} />{row.retryCount > 0 && <div class="quiet">after {row.retryCount === 1 ? "1 retry" : `${count(row.retryCount)} retries`}</div>}</> },
         { title: "Actions", cell: (row) => <div class="actions"><button type="button" class="small" onClick={() => setOpen({ show: row })}>View<span class="unseen"> {row.transactionId}</span></button>
           {mayAdmin.value && row.queue && <button type="button" class="small" onClick={() => setOpen({ edit: row })}>Edit<span class="unseen"> and redrive {row.transactionId}</span></button>}</div> },
@@ -92,8 +92,13 @@ export function DeadLetters(): JSX.Element {
     {open && "all" in open && <AllLetters filter={open.all} verb={open.verb} onClose={close} />}
     {open && "chosen" in open && <Chosen letters={[...picked.values()]} verb={open.chosen} onDone={(one) => pick([one], false)} onClose={close} />}
     {open && "edit" in open && <EditLetter letter={open.edit} onClose={close} />}
-    {open && "show" in open && <Ask title={<>Dead letter <Name>{open.show.transactionId}</Name></>} verb={mayAdmin.value && open.show.queue ? "Redrive" : "Close"} onClose={close} onDo={async () => {
-      if (mayAdmin.value && open.show.queue) await redriveOne(open.show);
-    }}><h3>Error</h3><pre role="region" aria-label="Error" tabIndex={0}>{visibleLines(open.show.errorMessage ?? "no error recorded")}</pre><h3>Payload</h3><Payload raw={open.show.raw} label="Payload" /></Ask>}
+    {open && "show" in open && <ShowLetter letter={open.show} onClose={close} />}
   </>;
+}
+
+function ShowLetter({ letter, onClose }: { letter: Letter; onClose: () => void }): JSX.Element {
+  const title = <>Dead letter <Name>{letter.transactionId}</Name></>;
+  const parts = <><h3>Error</h3><pre role="region" aria-label="Error" tabIndex={0}>{visibleLines(letter.errorMessage ?? "no error recorded")}</pre><h3>Payload</h3><Payload raw={letter.raw} label="Payload" /></>;
+  if (mayAdmin.value && letter.queue !== null) return <Ask title={title} verb="Redrive" onClose={onClose} onDo={() => redriveOne(letter)}>{parts}</Ask>;
+  return <Dialog title={title} onClose={onClose}><div class="parts">{parts}</div><div class="buttons after"><button type="button" onClick={onClose}>Close</button></div></Dialog>;
 }

@@ -3,7 +3,7 @@ import type { JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { get, post, remove } from "../api";
 import { count, many } from "../text";
-import { Ask, Field, Name, Problem, text } from "../ui";
+import { Ask, Field, Group, Name, Problem, text, Time } from "../ui";
 import { countOf, type Filter } from "./deadletter";
 
 const STEP = 1000;
@@ -29,8 +29,8 @@ export function AllLetters({ filter, verb, onClose }: { filter: Filter; verb: "a
   const body = Object.fromEntries(Object.entries(filter).filter(([, one]) => one));
   const which = <>
     {error ? <Problem error={error} /> : null}
-    <p class="quiet">Queue <Name>{filter.queue}</Name>{filter.consumerGroup && <>, group <Name>{filter.consumerGroup}</Name></>}{filter.partition && <>, partition <Name>{filter.partition}</Name></>}
-      {(filter.error || filter.errorId) && <>, {filter.errorId ? "error" : "error contains"} “<Name>{filter.error.slice(0, 300)}</Name>”</>}{filter.from && `, failed after ${filter.from}`}{filter.to && `, failed before ${filter.to}`}.</p></>;
+    <p class="quiet">Queue <Name>{filter.queue}</Name>{filter.consumerGroup && <>, group <Group>{filter.consumerGroup}</Group></>}{filter.partition && <>, partition <Name>{filter.partition}</Name></>}
+      {(filter.error || filter.errorId) && <>, {filter.errorId ? "error" : "error contains"} “<Name>{filter.error.slice(0, 300)}</Name>”</>}{filter.from && <>, failed after <Time at={filter.from} /></>}{filter.to && <>, failed before <Time at={filter.to} /></>}.</p></>;
   const those = counted === undefined ? "the dead letters (counting…)" : matching(counted);
   if (verb === "purge") return <Ask title="Delete all matches" verb="Delete" danger confirm={filter.queue} onClose={onClose} onDo={async () => {
     const total = await counting.current ?? 0;
@@ -50,6 +50,6 @@ export function AllLetters({ filter, verb, onClose }: { filter: Filter; verb: "a
       setProgress(`${count(done)} of ${total >= COUNTED ? "at least" : "about"} ${count(total)} redriven.`);
     }
     return did(done, total, "redriven");
-  }}><p>Pushes {those} again, in the order in which they failed. Each message is delivered to the group that failed it.</p>{which}
+  }}><p>Pushes {those} again{counted === 1 ? ". The message is" : ", in the order in which they failed. Each message is"} delivered to the group that failed it.</p>{which}
     <Field label="Target queue" name="target" maxLength={255} hint="Optional. In another queue every group gets them." />{progress && <p role="status">{progress}</p>}</Ask>;
 }

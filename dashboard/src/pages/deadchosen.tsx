@@ -16,6 +16,8 @@ export function Chosen({ letters, verb, onDone, onClose }: { letters: Letter[]; 
   const [looked, setLooked] = useState(0);
   const [over, setOver] = useState(false);
   const [failures, setFailures] = useState<Failure[]>([]);
+  const about = all.length === 1 ? { Redrive: "Pushes it again. The message is delivered to the group that failed it.", Delete: "Deletes it permanently." }
+    : { Redrive: "Pushes them again, one by one, in the order in which they failed. Each message is delivered to the group that failed it.", Delete: "Deletes them permanently, one by one." };
   const past = verb === "Redrive" ? "redriven" : "deleted";
   const run = async (): Promise<void> => {
     setBusy(true);
@@ -40,7 +42,7 @@ export function Chosen({ letters, verb, onDone, onClose }: { letters: Letter[]; 
   const done = looked - failures.length;
   const close = (): void => { stop.current = true; onClose(); };
   return <Dialog title={`${verb} ${many(all.length, "dead letter")}`} onClose={close}>
-    {!over && !busy && <p>{verb === "Redrive" ? "Pushes them again, one by one, in the order in which they failed. Each message is delivered to the group that failed it." : "Deletes them permanently, one by one."}</p>}
+    {!over && !busy && <p>{about[verb]}</p>}
     {(busy || over) && <p role="status">{over ? `${count(done)} of ${many(all.length, "dead letter")} ${done === 1 ? "was" : "were"} ${past}.` : `${count(looked)} of ${count(all.length)} done…`}</p>}
     {failures.length > 0 && <Table caption="Errors" rows={failures} none="" columns={[
       { title: "Message", cell: (row) => <Name>{row.letter.transactionId}</Name> },

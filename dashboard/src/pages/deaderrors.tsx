@@ -1,10 +1,11 @@
 // Dead letters by error and group: how many, and since when.
 import type { JSX } from "preact";
 import { get } from "../api";
+import { groupTitle } from "../names";
 import { usePoll } from "../poll";
 import { mayAdmin } from "../session";
-import { count, many } from "../text";
-import { Group as Named, Name, Shown, Table, Time, Words } from "../ui";
+import { count, local } from "../text";
+import { GroupLink, QueueLink, Shown, Table, Time, Words } from "../ui";
 import type { Filter } from "./deadletter";
 
 /** Characters of an error that the filter shows: it stands in the address of the page. */
@@ -32,11 +33,11 @@ export function ErrorTable({ filter, turn, onShow, onAct }: {
     <Shown of={polled}>{(found) => <>
       <Table caption="Errors" rows={found.groups} none={Object.values(filter).some(Boolean) ? "No matching errors." : "No errors."} columns={[
         { title: "Error", fills: true, cell: (row) => <Words>{(row.errorMessage ?? "no error recorded").slice(0, 1000)}</Words> },
-        { title: "Group", cell: (row) => <Named>{row.consumerGroup}</Named> }, { title: "Queue", cell: (row) => <Name>{row.queue}</Name> },
+        { title: "Group", cell: (row) => <GroupLink>{row.consumerGroup}</GroupLink> }, { title: "Queue", cell: (row) => <QueueLink>{row.queue}</QueueLink> },
         { title: "Count", number: true, cell: (row) => count(row.count) },
-        { title: "First and last failed", cell: (row) => <><Time at={row.firstFailedAt} />{row.lastFailedAt !== row.firstFailedAt && <div><Time at={row.lastFailedAt} /></div>}</> },
+        { title: "First and last failed", cell: (row) => <><Time at={row.firstFailedAt} />{local(row.lastFailedAt) !== local(row.firstFailedAt) && <div><Time at={row.lastFailedAt} /></div>}</> },
         { title: "Actions", cell: (row) => {
-          const of = <span class="unseen"> {row.consumerGroup}: {row.errorMessage?.slice(0, 100) ?? "no error"}</span>;
+          const of = <span class="unseen"> {groupTitle(row.consumerGroup)}: {row.errorMessage?.slice(0, 100) ?? "no error"}</span>;
           return <div class="actions"><button type="button" class="small" onClick={() => onShow(row)}>Show{of}</button>
             {mayAdmin.value && <>
               <button type="button" class="small" onClick={() => onAct(row, "all")}>Redrive{of}</button>
@@ -44,7 +45,7 @@ export function ErrorTable({ filter, turn, onShow, onAct }: {
         } },
       ]} />
       {!found.complete && <p class="quiet">Counted among the newest {count(found.examined)} dead letters that match; there are more.</p>}
-      {found.total > found.groups.length && <p class="quiet">The {count(found.groups.length)} largest of {many(found.total, "group")} are shown.</p>}
+      {found.total > found.groups.length && <p class="quiet">The {count(found.groups.length)} largest of {count(found.total)} combinations of error, group and queue are shown.</p>}
     </>}</Shown>
   </section>;
 }

@@ -5,7 +5,7 @@ import { get, Refused, type Answer } from "../api";
 import { Icon } from "../icons";
 import { usePoll } from "../poll";
 import { count, many, visibleLines } from "../text";
-import { Heading, Name, Shown, Tag, Time } from "../ui";
+import { Copy, Heading, Name, Shown, Tag, Time } from "../ui";
 import "./doctor.css";
 
 type Report = Answer<"/api/v1/system/doctor", "get">;
@@ -13,21 +13,12 @@ type Finding = Report["findings"][number];
 const KINDS: Record<string, "good" | "bad" | "warn" | "plain"> = { ok: "good", notice: "plain", warning: "warn", critical: "bad" };
 const LEVELS: Finding["level"][] = ["critical", "warning", "notice"];
 
-/** A command, and a button that copies it. Without the right to the clipboard, it selects the command. */
+/** A command, and a button that copies it. */
 function Command({ text }: { text: string }): JSX.Element {
   const box = useRef<HTMLPreElement>(null);
-  const [said, setSaid] = useState("");
-  const select = (): void => {
-    if (box.current) getSelection()?.selectAllChildren(box.current);
-    setSaid("selected: press Ctrl+C or ⌘C");
-  };
-  const copy = (): void => {
-    if (navigator.clipboard) navigator.clipboard.writeText(text).then(() => setSaid("copied"), select);
-    else select();
-  };
   return <>
     <pre ref={box}>{visibleLines(text)}</pre>
-    <button type="button" class="small" onClick={copy}><Icon of="copy" />Copy<span class="unseen"> {visibleLines(text)}</span></button> <span class="quiet" role="status">{said}</span>
+    <Copy text={text} shown={box} small>{visibleLines(text)}</Copy>
   </>;
 }
 

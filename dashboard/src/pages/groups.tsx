@@ -2,11 +2,12 @@ import type { ComponentChildren, JSX } from "preact";
 import { useState } from "preact/hooks";
 import { get, getPage, post, remove, type Answer } from "../api";
 import { Icon } from "../icons";
+import { groupTitle } from "../names";
 import { usePoll } from "../poll";
 import { alter, go, place, to } from "../route";
 import { limited, mayAdmin, mayWrite } from "../session";
 import { count, many, seconds } from "../text";
-import { Ask, Choice, Field, Group, Heading, moment, Name, Pager, Press, Search, Shown, Table, Tag, text, Time } from "../ui";
+import { Ask, Choice, Field, Group, GroupLink, Heading, moment, Name, Pager, PartitionLink, Press, QueueLink, Search, Shown, Table, Tag, text, Time } from "../ui";
 import { Replay } from "./replay";
 import { byLag } from "./topology";
 
@@ -21,8 +22,8 @@ type Row = Answer<"/api/v1/consumer-groups", "get">[number];
 
 /** Paused goes before the rest: what is paused lags. */
 function State({ row }: { row: Row }): JSX.Element {
-  if (row.paused) return <Tag kind="warn">{row.pausedBy === "queue" ? "Queue paused" : "Paused"}</Tag>;
-  return <Tag kind={row.state === "Stable" ? "good" : "warn"}>{row.state}</Tag>;
+  if (row.paused) return <Tag kind="warn">{row.pausedBy === "queue" ? "queue paused" : "paused"}</Tag>;
+  return <Tag kind={row.state === "Stable" ? "good" : "warn"}>{row.state.toLowerCase()}</Tag>;
 }
 
 export function GroupTable({ queue, search, children }: { queue: string; search: string; children?: ComponentChildren }): JSX.Element {
@@ -30,11 +31,11 @@ export function GroupTable({ queue, search, children }: { queue: string; search:
   const lag = place.value.query.get("sort") === "lag";
   const polled = usePoll((signal) => getPage("/api/v1/consumer-groups", { query: { queue, search, ...(lag ? { limit: COMPARED } : { limit: PAGE, offset }) }, signal }), `${queue}\n${search}\n${offset}\n${lag}`, 5000);
   return <>
-  <div class="filters">{children}<Choice label="Sort groups by" value={lag ? "lag" : "name"} values={{ name: "Name", lag: "Largest lag first" }} onChange={(wanted) => alter({ sort: wanted === "lag" ? wanted : undefined, offset: undefined })} /></div>
+  <div class="filters">{children}<Choice label="Sort by" value={lag ? "lag" : "name"} values={{ name: "Name", lag: "Largest lag first" }} onChange={(wanted) => alter({ sort: wanted === "lag" ? wanted : undefined, offset: undefined })} /></div>
   <Shown of={polled}>{([found, more]) => <>
     <Table caption="Consumer groups" rows={lag ? byLag(found).slice(0, PAGE) : found} none={search ? "No matching consumer groups." : offset ? "No more consumer groups." : "No consumer groups. A group exists from its first pop on."} columns={[
-      { title: "Group", fills: true, cell: (row) => <a href={to(["groups", row.name])}><Group>{row.name}</Group></a> },
-      { title: "Queue", fills: true, cell: (row) => <a href={to(["queues", row.queueName])}><Name>{row.queueName}</Name></a> },
+      { title: "Group", fills: true, cell: (row) => <GroupLink>{row.name}</GroupLink> },
+      { title: "Queue", fills: true, cell: (row) => <QueueLink>{row.queueName}</QueueLink> },
       { title: "State", cell: (row) => <State row={row} /> },
       { title: "Lag", number: true, cell: (row) => count(row.totalLag) },
       { title: "Lag time", number: true, cell: (row) => seconds(row.maxTimeLag) },
@@ -54,8 +55,8 @@ export function GroupList(): JSX.Element {
     <GroupTable queue="" search={search}><Search label="Search groups" value={search} onChange={(value) => alter({ search: value, offset: undefined })} /></GroupTable>
     <section><h2>Partitions with a lag of more than 5 minutes</h2>
       <Shown of={lagging}>{(found) => <Table caption="Lagging partitions" rows={found} none="No partition has such a lag." columns={[
-        { title: "Group", fills: true, cell: (row) => <a href={to(["groups", row.consumer_group])}><Group>{row.consumer_group}</Group></a> }, { title: "Queue", fills: true, cell: (row) => <a href={to(["queues", row.queue_name])}><Name>{row.queue_name}</Name></a> },
-        { title: "Partition", fills: true, cell: (row) => <Name>{row.partition_name}</Name> }, { title: "Lag", number: true, cell: (row) => count(row.offset_lag) },
+        { title: "Group", fills: true, cell: (row) => <GroupLink>{row.consumer_group}</GroupLink> }, { title: "Queue", fills: true, cell: (row) => <QueueLink>{row.queue_name}</QueueLink> },
+        { title: "Partition", fills: true, cell: (row) => <PartitionLink queue={row.queue_name}>{row.partition_name}</PartitionLink> }, { title: "Lag", number: true, cell: (row) => count(row.offset_lag) },
         { title: "Lag time", number: true, cell: (row) => seconds(row.time_lag_seconds) },
       ]} />}</Shown>
       {(lagging.value?.length ?? 0) >= LAGGING && <p class="quiet">The {LAGGING} whose messages wait longest are shown.</p>}</section>
@@ -90,8 +91,8 @@ export function GroupPage({ group }: { group: string }): JSX.Element {
   return <>
     <Heading title={<><span class="quiet">Group </span><Group>{group}</Group></>} />
     <Shown of={polled}>{(found) => <>
-      {!found.length && <p class="quiet">The group does not exist.</p>}
-      {found.length > 0 && <div class="filters"><Choice label="Sort partitions by" value={lag ? "lag" : "creation"} values={{ creation: "Creation", lag: "Largest lag first" }} onChange={(wanted) => alter({ sort: wanted === "lag" ? wanted : undefined })} /></div>}
+      {!found.length && <p class="quiet">The group does not exist. It is created by its first pop. See the page <a href={to(["groups"])}>Groups</a>.</p>}
+      {found.length > 0 && <div class="filters"><Choice label="Sort by" value={lag ? "lag" : "creation"} values={{ creation: "Creation", lag: "Largest lag first" }} onChange={(wanted) => alter({ sort: wanted === "lag" ? wanted : undefined })} /></div>}
       {found.map(({ queue, state, partitions, more }) => <section key={queue}>
         <div class="heading"><h2>In <a href={to(["queues", queue])}><Name>{queue}</Name></a> {state && <State row={state} />}</h2><div class="actions">
           {mayWrite.value && <Press onDo={async () => {
@@ -103,7 +104,7 @@ export function GroupPage({ group }: { group: string }): JSX.Element {
           {mayAdmin.value && <button type="button" class="danger" onClick={() => setDeleting({ queue, partitions: standing(state, partitions) })}><Icon of="delete" />Delete in this queue</button>}</div></div>
         {replaying === queue && <Replay group={group} queue={queue} onMoved={polled.again} />}
         <Table caption={`Partitions of ${queue}`} rows={partitions} none="The group has not consumed messages of this queue." columns={[
-          { title: "Partition", fills: true, cell: (row) => <Name>{row.partition}</Name> },
+          { title: "Partition", fills: true, cell: (row) => <PartitionLink queue={queue}>{row.partition}</PartitionLink> },
           { title: "Next offset", number: true, cell: (row) => count(row.offset) }, { title: "Head", number: true, cell: (row) => count(row.head) },
           { title: "Lag", number: true, cell: (row) => count(row.offsetLag) }, { title: "Lag time", number: true, cell: (row) => seconds(row.timeLagSeconds) },
           { title: "Consumed", number: true, cell: (row) => count(row.totalConsumed) },
@@ -127,7 +128,7 @@ export function GroupPage({ group }: { group: string }): JSX.Element {
       {kind === "time" && <Field label="Time" name="at" type="datetime-local" step={1} required />}
       {kind === "offset" && <Field label="Offset" name="offset" type="number" min={0} required defaultValue="0" />}
     </Ask>}
-    {deleting && <Ask title="Delete group" verb="Delete" danger confirm={group} onClose={close} onDo={async () => {
+    {deleting && <Ask title="Delete group" verb="Delete" danger confirm={groupTitle(group)} onClose={close} onDo={async () => {
       if (deleting.queue === undefined) {
         if (!(await remove("/api/v1/consumer-groups/{group}", { names: { group } })).existed) throw new Error(NONE);
         go(to(["groups"]));

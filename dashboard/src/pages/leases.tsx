@@ -3,13 +3,13 @@ import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import { get, getPage, post, type Answer } from "../api";
 import { Chips } from "../chips";
-import { groupNames, queueNames } from "../names";
+import { groupNames, groupTitle, queueNames } from "../names";
 import { usePoll } from "../poll";
-import { alter, place, to } from "../route";
+import { alter, place } from "../route";
 import { serverNow } from "../server";
 import { limited, mayWrite } from "../session";
 import { count, many, seconds } from "../text";
-import { Ask, Choice, Field, Group, Heading, Name, Pager, Search, Shown, Table, Tag, text, Time } from "../ui";
+import { Ask, Choice, Field, Group, GroupLink, Heading, Name, Pager, PartitionLink, QueueLink, Search, Shown, Table, Tag, text, Time } from "../ui";
 import { EnterQueue } from "./limited";
 import "./leases.css";
 
@@ -78,7 +78,7 @@ export function Leases(): JSX.Element {
       <Search label="Queue" value={queue} suggest={queueNames} onChange={set("queue")} /><Search label="Group" value={group} suggest={groupNames} onChange={set("group")} />
       <Choice label="Sort by" value={sort} values={{ expires: "Ends first", idle: "Silent for longest" }} onChange={(wanted) => set("sort")(wanted === "idle" ? wanted : "")} />
     </div>
-    <Chips of={[["Queue", "queue"], ["Group", "group"]].map(([label = "", name = ""]) => ({ label, value: value(name), onRemove: () => set(name)("") }))} />
+    <Chips of={[["Queue", "queue"], ["Group", "group"]].map(([label = "", name = ""]) => ({ label, value: name === "group" ? groupTitle(value(name)) : value(name), onRemove: () => set(name)("") }))} />
     {limited.value && !queue ? <EnterQueue /> : <>
       <LeaseTable queue={queue} group={group} sort={sort} offset={offset} /><Waiting queue={queue} /></>}
   </>;
@@ -91,9 +91,9 @@ function LeaseTable({ queue, group, sort, offset }: { queue: string; group: stri
   return <section><h2>Leases</h2><Shown of={polled}>{([found, more]) => <>
     {(found.total > 0 || !found.complete) && <p class="quiet" role="status">{many(found.total, "lease")}{found.complete ? "" : ", among the 10,000 partitions whose leases end first"}.</p>}
     <Table caption="Leases" rows={found.leases} none={queue || group ? "No matching leases." : "No leases. No consumer has messages that it has not acknowledged."} columns={[
-      { title: "Group", fills: true, cell: (row) => <a href={to(["groups", row.consumerGroup])}><Group>{row.consumerGroup}</Group></a> },
-      { title: "Queue", fills: true, cell: (row) => <a href={to(["queues", row.queue])}><Name>{row.queue}</Name></a> },
-      { title: "Partition", fills: true, cell: (row) => <a href={to(["messages"], { queue: row.queue, partition: row.partition, hours: 87600 })}><Name>{row.partition}</Name></a> },
+      { title: "Group", fills: true, cell: (row) => <GroupLink>{row.consumerGroup}</GroupLink> },
+      { title: "Queue", fills: true, cell: (row) => <QueueLink>{row.queue}</QueueLink> },
+      { title: "Partition", fills: true, cell: (row) => <PartitionLink queue={row.queue}>{row.partition}</PartitionLink> },
       { title: "Messages", number: true, cell: (row) => count(row.messages) },
       { title: "Last activity", cell: (row) => <Distance at={row.lastActivityAt} /> },
       { title: "Ends", cell: (row) => <Distance at={row.expiresAt} /> },
@@ -115,7 +115,7 @@ function Waiting({ queue }: { queue: string }): JSX.Element {
   const polled = usePoll((signal) => get("/api/v1/analytics/queue-parked-replicas", { query: { queue, from: new Date(serverNow() - PARKED_MS).toISOString() }, signal }), queue, 15_000);
   return <section><h2>Consumers that wait for messages</h2><Shown of={polled}>{(found) => <>
     <Table caption="Waiting consumers" rows={newest(found.series)} none="No consumer waits in a long poll." columns={[
-      { title: "Queue", cell: (row) => <a href={to(["queues", row.queueName])}><Name>{row.queueName}</Name></a> },
+      { title: "Queue", cell: (row) => <QueueLink>{row.queueName}</QueueLink> },
       { title: "Daemon", cell: (row) => <Name>{`${row.hostname}:${row.port}`}</Name> },
       { title: "Long polls", number: true, cell: (row) => row.parkedCount >= 10 ? count(row.parkedCount) : String(Math.round(row.parkedCount * 10) / 10) },
       { title: "Minute", cell: (row) => <Time at={row.bucket} /> },

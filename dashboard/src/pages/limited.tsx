@@ -24,7 +24,7 @@ export function Limited({ title }: { title: string }): JSX.Element {
       event.preventDefault();
       const queue = text(new FormData(event.currentTarget), "queue");
       if (queue) go(to(["queues", queue]));
-    }}><Field label="Queue (exact name)" name="queue" required maxLength={255} /><button type="submit" class="main">Open</button></form>
+    }}><Field label="Queue" name="queue" required maxLength={255} /><button type="submit" class="main">Open</button></form>
     <Allowed />
   </>;
 }

@@ -6,21 +6,21 @@ import { partitionNames, queueNames } from "../names";
 import { EnterQueue } from "./limited";
 import { CopyCurl, MessageDialog } from "./messageview";
 import { Excerpt, TailTable } from "./tail";
-import { get, getText, post, remove, send, type Answer } from "../api";
+import { get, getText, post, Refused, remove, send, type Answer } from "../api";
 import { Icon } from "../icons";
 import { usePoll } from "../poll";
 import { member, pretty } from "../raw";
 import { alter, go, place, to } from "../route";
 import { serverNow } from "../server";
 import { limited, mayWrite } from "../session";
-import { bytes, count, roughly, visibleLines } from "../text";
+import { bytes, count, many, roughly, visibleLines } from "../text";
 import { FoundTable } from "./search";
-import { Ask, Choice, Facts, Field, Group, Heading, moment, Name, Pager, Search, Shown, State, Table, text, Time, Words } from "../ui";
+import { ANY_TIME_H, Ask, Choice, Copy, Facts, Field, GroupLink, Heading, moment, Name, Pager, PartitionLink, QueueLink, Search, Shown, State, Table, text, Time, Words } from "../ui";
 
 const PAGE = 50;
 const SHOWN = 64 * 1024;
 const STATES: Record<string, string> = { "": "Any", pending: "Pending", processing: "In flight", completed: "Consumed", dead_letter: "Dead letter" };
-const RANGES: Record<string, string> = { 1: "Last hour", 24: "Last day", 168: "Last week", 87600: "Any time" };
+const RANGES: Record<string, string> = { 1: "Last hour", 24: "Last day", 168: "Last week", [ANY_TIME_H]: "Any time" };
 type Message = Answer<"/api/v1/messages/{partition}/{transaction_id}", "get">;
 
 type Found = Answer<"/api/v1/messages", "get">["messages"][number];
@@ -28,15 +28,14 @@ type Found = Answer<"/api/v1/messages", "get">["messages"][number];
 /** A payload as it is stored, as text and nothing else; of a long one the beginning. */
 export function Payload({ raw, label, children }: { raw: string; label: string; children?: ComponentChildren }): JSX.Element {
   const [all, setAll] = useState(false);
-  const [copied, setCopied] = useState("");
+  const box = useRef<HTMLPreElement>(null);
   const [shown, whole] = pretty(raw, all ? Infinity : SHOWN);
   return <>
-    <pre tabIndex={0} role="region" aria-label={label}>{visibleLines(shown)}{whole ? "" : "…"}</pre>
+    <pre ref={box} tabIndex={0} role="region" aria-label={label}>{visibleLines(shown)}{whole ? "" : "…"}</pre>
     <div class="actions payload">
       <span class="quiet">{bytes(new TextEncoder().encode(raw).length)}</span>
       {!whole && <button type="button" onClick={() => setAll(true)}>Show all</button>}
-      <button type="button" onClick={() => void navigator.clipboard?.writeText(raw).then(() => setCopied("copied"), () => setCopied("not allowed by the browser"))}><Icon of="copy" />Copy</button>
-      <span role="status">{copied}</span>
+      <Copy text={raw} shown={box} onFail={() => setAll(true)}>{label}</Copy>
       {children}
     </div>
   </>;
@@ -45,13 +44,13 @@ export function Payload({ raw, label, children }: { raw: string; label: string; 
 /** How long a message still waits for its delivery time. */
 function Due({ at }: { at: string | null | undefined }): JSX.Element | null {
   const left = at ? (Date.parse(at) - serverNow()) / 1000 : 0;
-  return at && left > 0 ? <div class="quiet" title={new Date(at).toLocaleString()}>due in {roughly(left)}</div> : null;
+  return at && left > 0 ? <div class="quiet due" title={new Date(at).toLocaleString()}>due in {roughly(left)}</div> : null;
 }
 
 export function MessageTable({ queue, partition, status, hours }: { queue: string; partition: string; status: string; hours: number }): JSX.Element {
   const offset = Number(place.value.query.get("offset")) || 0;
   const key = JSON.stringify([queue, partition, status, hours, offset]);
-  const none = offset ? "No more messages." : queue || partition || status ? "No matching messages in this time range." : hours < 87600 ? "No messages in this time range." : "No messages.";
+  const none = offset ? "No more messages." : `No ${partition || status ? "matching messages" : queue ? "messages in this queue" : "messages"}${hours < ANY_TIME_H ? " in this time range" : ""}.`;
   const known = useRef({ key, excerpts: new Map<string, string>() });
   if (known.current.key !== key) known.current = { key, excerpts: new Map() };
   const [view, setView] = useState<{ partitionId: string; transactionId: string } | null>(null);
@@ -63,9 +62,9 @@ export function MessageTable({ queue, partition, status, hours }: { queue: strin
   return <Shown of={polled}>{(found) => <>
     <Table caption="Messages" rows={found.messages.slice(0, PAGE)} none={none} columns={[
       { title: "Message", cell: (row) => <a href={to(["messages", row.partitionId, row.transactionId])}><Name>{row.transactionId}</Name></a> },
-      ...(queue ? [] : [{ title: "Queue", cell: (row: Found) => <Name>{row.queue}</Name> }]), { title: "Partition", cell: (row) => <Name>{row.partition}</Name> },
+      ...(queue ? [] : [{ title: "Queue", cell: (row: Found) => <QueueLink>{row.queue}</QueueLink> }]), { title: "Partition", cell: (row) => <Name>{row.partition}</Name> },
       { title: "Offset", number: true, cell: (row) => count(row.offset) }, { title: "State", cell: (row) => <><State of={row.status} /><Due at={row.deliverAt} /></> },
-      { title: "Consumed by", number: true, less: true, cell: (row) => `${row.busStatus.consumedBy} of ${row.busStatus.totalGroups} groups` },
+      { title: "Consumed by", number: true, less: true, cell: (row) => row.busStatus.totalGroups ? `${count(row.busStatus.consumedBy)} of ${many(row.busStatus.totalGroups, "group")}` : "–" },
       { title: "Stored", cell: (row) => <Time at={row.createdAt} /> },
       { title: "Payload", fills: true, cell: (row) => <Excerpt text={known.current.excerpts.get(placeKey(row))} /> },
       { title: "Actions", cell: (row) => <button type="button" class="small" onClick={() => setView(row)}>View<span class="unseen"> {row.transactionId}</span></button> },
@@ -131,6 +130,7 @@ export function MessagePage({ partition, id }: { partition: string; id: string }
     return { message: JSON.parse(raw) as Message, payload: member(raw, "payload") ?? "null", traces: traces.traces };
   }, `${partition}\n${id}`, 0);
   const close = (): void => { setDialog(null); polled.again(); };
+  const gone = polled.value === undefined && polled.error instanceof Refused && polled.error.status === 404;
   return <>
     <Heading title={<><span class="quiet">Message </span><Name>{id}</Name></>}>
       {mayWrite.value && polled.value && <>
@@ -138,20 +138,20 @@ export function MessagePage({ partition, id }: { partition: string; id: string }
           : <button type="button" onClick={() => setDialog("bury")}><Icon of="dead" />Move to dead letters</button>}
         <button type="button" class="danger" onClick={() => setDialog("delete")}><Icon of="delete" />Delete</button></>}
     </Heading>
-    <Shown of={polled}>{({ message, payload, traces }) => <>
+    {gone ? <p class="quiet">The message does not exist. It was deleted, or retention removed it. See the page <a href={to(["messages"])}>Messages</a>.</p> : <Shown of={polled}>{({ message, payload, traces }) => <>
       <Facts of={{
-        State: <State of={message.status} />, Queue: <a href={to(["queues", message.queue])}><Name>{message.queue}</Name></a>, Partition: <Name>{message.partition}</Name>,
+        State: <State of={message.status} />, Queue: <QueueLink>{message.queue}</QueueLink>, Partition: <PartitionLink queue={message.queue}>{message.partition}</PartitionLink>,
         Offset: count(message.offset), Stored: <Time at={message.createdAt} />, ...(message.deliverAt && { Due: <Time at={message.deliverAt} /> }), ...(message.producerSub && { Producer: <Name>{message.producerSub}</Name> }),
         ...(message.leaseExpiresAt && { "Lease until": <Time at={message.leaseExpiresAt} /> }), Encrypted: message.isEncrypted ? "yes" : "no",
       }} />
       {message.errorMessage !== null && <p class="problem"><Name>{message.errorMessage}</Name></p>}
       <section><h2>Payload</h2><Payload raw={payload} label="Payload"><CopyCurl queue={message.queue} partition={message.partition} traceId={message.traceId} payload={payload} /></Payload></section>
       <section><h2>Groups</h2><Table caption="Groups" rows={message.consumerGroups} none="No group has consumed this partition." columns={[
-        { title: "Group", cell: (row) => <a href={to(["groups", row.name])}><Group>{row.name}</Group></a> }, { title: "Consumed", cell: (row) => row.consumed ? "yes" : "no" }, { title: "Lease until", cell: (row) => <Time at={row.leaseExpiresAt} /> }]} /></section>
+        { title: "Group", cell: (row) => <GroupLink>{row.name}</GroupLink> }, { title: "Consumed", cell: (row) => row.consumed ? "yes" : "no" }, { title: "Lease until", cell: (row) => <Time at={row.leaseExpiresAt} /> }]} /></section>
       <section><h2>Traces</h2><Table caption="Traces" rows={traces} none="No traces." columns={[
-        { title: "Time", cell: (row) => <Time at={row.created_at} /> }, { title: "Event", cell: (row) => <Name>{row.event_type}</Name> }, { title: "Group", cell: (row) => <Group>{row.consumer_group}</Group> },
+        { title: "Time", cell: (row) => <Time at={row.created_at} /> }, { title: "Event", cell: (row) => <Name>{row.event_type}</Name> }, { title: "Group", cell: (row) => <GroupLink>{row.consumer_group}</GroupLink> },
         { title: "Names", cell: (row) => row.trace_names.map((name) => <a key={name} href={to(["traces", name])}><Name>{name}</Name> </a>) }, { title: "Data", cell: (row) => <Words>{JSON.stringify(row.data)}</Words> }]} /></section>
-    </>}</Shown>
+    </>}</Shown>}
     {dialog === "bury" && <Ask title="Move to dead letters" verb="Move" danger onClose={close} onDo={async (form) => {
       const done = await post("/api/v1/messages/{partition}/{transaction_id}/dlq", { names, body: { consumerGroup: text(form, "group") || undefined, error: text(form, "error") || undefined } });
       return done.moved ? undefined : "The message is already a dead letter of this group. Nothing was moved.";

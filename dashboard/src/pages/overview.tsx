@@ -3,11 +3,11 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { get, getPage } from "../api";
 import { Chart, clock } from "../chart";
 import { DEAD_MIN, SILENT_S, troublesOf, verdict, type Seen, type Trouble } from "../health";
-import { past } from "../history";
+import { known, past, recorded } from "../history";
 import "./overview.css";
 import { usePoll } from "../poll";
 import { mayAdmin } from "../session";
-import { count, milliseconds, seconds, short, visible } from "../text";
+import { bytes, count, milliseconds, seconds, short, visible } from "../text";
 import { Says } from "../connection";
 import { Icon } from "../icons";
 import { Facts, Heading, Shown, Tag } from "../ui";
@@ -78,9 +78,11 @@ export function Overview(): JSX.Element {
   const host = polled.value?.host;
   const before = usePoll(async (signal) => {
     if (host === undefined) return null;
-    const found = past(await get("/api/v1/analytics/system-metrics", { query: { hostname: host }, signal }));
+    const [metrics, backlog] = await Promise.all([get("/api/v1/analytics/system-metrics", { query: { hostname: host }, signal }), get("/api/v1/analytics/queue-backlog", { signal })]);
+    const found = past(metrics);
     it.rates.prepend(found.rates);
     it.latency.prepend(found.latency);
+    it.backlog.prepend(known(recorded(backlog)));
     it.turn += 1;
     return found.rates.length;
   }, `before\n${host ?? ""}`, 0);
@@ -99,7 +101,7 @@ export function Overview(): JSX.Element {
           Backlog: messages(now.backlog?.pending), "In flight": messages(now.backlog?.processing),
           "Oldest pending message": now.backlog ? seconds(now.backlog.oldestSeconds) : "–", "Dead letters": messages(now.backlog?.deadLetters),
           "Failover buffer": messages(now.buffer.pending), Queues: count(now.backlog?.queues), Partitions: count(now.backlog?.partitions),
-          "Client connections": count(now.connections), "Waiting long polls": count(now.parked),
+          "Client connections": count(now.connections), "Waiting long polls": count(now.parked), "Memory of this daemon": bytes(now.residentBytes),
         }} /></div>
         {!now.backlog && <p class="note">The database does not answer; the backlog is unknown.</p>}
         <div class="charts three">
@@ -107,7 +109,7 @@ export function Overview(): JSX.Element {
           <Chart title="Latency" ring={it.latency} turn={it.turn} write={milliseconds} lines={[{ label: "push mean", colour: "--a" }, { label: "push p99", colour: "--b", dash: [8, 4] }, { label: "ack p99", colour: "--c", dash: [3, 3] }]} />
           <Chart title="Backlog in messages" ring={it.backlog} turn={it.turn} write={short} lines={[{ label: "pending", colour: "--a" }, { label: "in flight", colour: "--b", dash: [8, 4] }]} />
         </div>
-        <p class="quiet">Rates and latencies are of this daemon, and of its host by minute for the {SHOWN_S / 60} minutes before this page was opened{before.error ? " (not available)" : ""}. Operations of transactions are not in them, and messages taken with autoAck do not count as acknowledged; the charts of a queue count both. Percentiles and the backlog are not recorded: they begin when the page is opened. The backlog is of the whole database: of each partition, the messages that the group with most of them has yet to receive{now.backlog && now.backlog.statsAge > 2 ? `, ${seconds(now.backlog.statsAge)} old` : ""}. Updates stop while this tab is hidden.</p>
+        <p class="quiet">Rates and latencies are of this daemon, and of its host by minute for the {SHOWN_S / 60} minutes before this page was opened. The backlog is of the whole database; in each partition, the group with most messages counts{now.backlog && now.backlog.statsAge > 2 ? `. It is ${seconds(now.backlog.statsAge)} old` : ""}. {before.error ? "What was recorded before is not available. " : ""}Percentiles are not recorded: they begin when the page is opened. Operations of transactions are not counted here, and messages taken with autoAck do not count as acknowledged; the charts of a queue count both. Updates stop while this tab is hidden.</p>
         <TopQueues />
       </>;
     }}</Shown>

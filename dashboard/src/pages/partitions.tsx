@@ -1,9 +1,9 @@
 import type { JSX } from "preact";
 import { get } from "../api";
 import { usePoll } from "../poll";
-import { alter, place, to } from "../route";
+import { alter, place } from "../route";
 import { count } from "../text";
-import { Choice, Name, Search, Shown, Table, Time } from "../ui";
+import { Choice, PartitionLink, Search, Shown, Table, Time } from "../ui";
 
 const PAGE = 50;
 /** Partitions that are compared by their backlog: the first ones by name. */
@@ -24,7 +24,7 @@ export function PartitionTable({ queue }: { queue: string }): JSX.Element {
       const last = rows.at(-1)?.name;
       return <>
         <Table caption="Partitions" rows={rows} none="No partitions." columns={[
-          { title: "Partition", fills: true, cell: (row) => <a href={to(["messages"], { queue, partition: row.name })}><Name>{row.name}</Name></a> },
+          { title: "Partition", fills: true, cell: (row) => <PartitionLink queue={queue}>{row.name}</PartitionLink> },
           { title: "Pending", number: true, cell: (row) => count(row.stats.pending) },
           { title: "In flight", number: true, cell: (row) => count(row.stats.processing) },
           { title: "Consumed", number: true, cell: (row) => count(row.stats.completed) },

@@ -5,23 +5,23 @@ import { usePoll } from "../poll";
 import { go, place, to } from "../route";
 import { serverNow } from "../server";
 import { mayAdmin, mayWrite } from "../session";
-import { count, many } from "../text";
-import { Ask, Facts, Heading, Name, Press, Shown, Table, Tag } from "../ui";
+import { count, many, unitOf } from "../text";
+import { ANY_TIME_H, Ask, Facts, Heading, Name, Press, Shown, Table, Tag } from "../ui";
 import { Ring } from "../chart";
 import { Icon } from "../icons";
 import { GroupTable } from "./groups";
 import { MessageTable, PushForm } from "./messages";
 import { PartitionTable } from "./partitions";
-import { QueueCharts } from "./queuecharts";
+import { QueueCharts, SEEN } from "./queuecharts";
 import { Topology } from "./topology";
 
 type Queue = Answer<"/api/v1/resources/queues/{queue}", "get">;
-const TABS: Record<string, string> = { partitions: "Partitions", charts: "Charts", messages: "Messages", groups: "Groups", options: "Options" };
+const TABS: Record<string, string> = { partitions: "Partitions", messages: "Messages", groups: "Groups", options: "Options" };
 
 export function QueuePage({ queue, tab }: { queue: string; tab: string }): JSX.Element {
   const [dialog, setDialog] = useState<"push" | "clear" | "delete" | null>(null);
-  const watch = useRef({ queue, ring: new Ring(2), turn: 0 });
-  if (watch.current.queue !== queue) watch.current = { queue, ring: new Ring(2), turn: 0 };
+  const watch = useRef({ queue, ring: new Ring(2, SEEN), turn: 0 });
+  if (watch.current.queue !== queue) watch.current = { queue, ring: new Ring(2, SEEN), turn: 0 };
   const backlog = watch.current;
   const polled = usePoll(async (signal) => {
     const found = await get("/api/v1/resources/queues/{queue}", { names: { queue }, query: { limit: 0 }, signal });
@@ -51,10 +51,10 @@ export function QueuePage({ queue, tab }: { queue: string; tab: string }): JSX.E
       }} />
       <p class="quiet">Numbers of messages. Pending, in flight and consumed count, in each partition, those of the group that has most of them.</p>
       <Topology queue={queue} paused={Boolean(found.paused)} />
+      <QueueCharts queue={queue} seen={backlog.ring} turn={backlog.turn} />
       <nav class="tabs" aria-label="Queue sections">{Object.entries(TABS).map(([name, title]) =>
-        <a key={name} href={to(["queues", queue, name])} {...(name === tab ? { "aria-current": "page" as const } : {})}>{title}</a>)}</nav>
-      {tab === "messages" ? <MessageTable queue={queue} partition={place.value.query.get("partition") ?? ""} status="" hours={24 * 365} />
-        : tab === "charts" ? <QueueCharts queue={queue} backlog={backlog.ring} turn={backlog.turn} />
+        <a key={name} href={to(["queues", queue, name])} {...(name === (Object.hasOwn(TABS, tab) ? tab : "partitions") ? { "aria-current": "page" as const } : {})}>{title}</a>)}</nav>
+      {tab === "messages" ? <MessageTable queue={queue} partition={place.value.query.get("partition") ?? ""} status="" hours={ANY_TIME_H} />
         : tab === "groups" ? <GroupTable queue={queue} search="" />
         : tab === "options" ? <Options queue={found} onDone={polled.again} />
         : <PartitionTable queue={queue} />}
@@ -80,9 +80,9 @@ function Options({ queue, onDone }: { queue: Queue; onDone: () => void }): JSX.E
   return <>
     <Table caption="Options" rows={options} none="" columns={[
       { title: "Option", names: true, cell: ([name]) => name },
-      { title: "In force", cell: ([, option]) => option.inForce === null ? <span class="quiet">no effect</span> : <>{written(option.inForce)} {option.unit}</> },
-      { title: "Set", cell: ([, option]) => option.asked ? <><Tag kind="plain">set</Tag> {written(option.value)} {option.value !== null && option.unit}</> : <span class="quiet">–</span> },
-      { title: "Default", cell: ([, option]) => <>{written(option.default)} {option.default !== null && option.unit}</> },
+      { title: "In force", cell: ([, option]) => option.inForce === null ? <span class="quiet">no effect</span> : <>{written(option.inForce)} {unitOf(option.inForce, option.unit)}</> },
+      { title: "Set", cell: ([, option]) => option.asked ? <><Tag kind="plain">set</Tag> {written(option.value)} {option.value !== null && unitOf(option.value, option.unit)}</> : <span class="quiet">–</span> },
+      { title: "Default", cell: ([, option]) => <>{written(option.default)} {option.default !== null && unitOf(option.default, option.unit)}</> },
       ...(mayWrite.value ? [{ title: "Actions", cell: ([name]: [string, unknown]) => <button type="button" class="small" onClick={() => setChanging(name)}>Change<span class="unseen"> {name}</span></button> }] : []),
     ]} />
     {changing !== null && one && <Ask title={`Change ${changing}`} verb="Save" onClose={close} onDo={async (form) => {

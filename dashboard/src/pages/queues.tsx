@@ -5,7 +5,7 @@ import { usePoll } from "../poll";
 import { alter, go, place, to } from "../route";
 import { mayWrite } from "../session";
 import { count } from "../text";
-import { Ask, Choice, Field, Heading, Name, Pager, Search, Shown, Table, Tag, Time, text } from "../ui";
+import { Ask, Choice, Field, Heading, Name, Pager, QueueLink, Search, Shown, Table, Tag, Time, text } from "../ui";
 
 const PAGE = 50;
 
@@ -24,7 +24,7 @@ export function QueueList(): JSX.Element {
     </div>
     <Shown of={polled}>{([found, more]) => <>
       <Table caption="Queues" rows={found.queues} none={search ? "No matching queues." : "No queues. The first push creates one."} columns={[
-        { title: "Queue", fills: true, cell: (row) => <a href={to(["queues", row.name])}><Name>{row.name}</Name></a> },
+        { title: "Queue", fills: true, cell: (row) => <QueueLink>{row.name}</QueueLink> },
         { title: "State", cell: (row) => row.paused && <Tag kind="warn">paused</Tag> },
         { title: "Namespace", cell: (row) => row.namespace && <Name>{row.namespace}</Name> },
         { title: "Task", cell: (row) => row.task && <Name>{row.task}</Name> },

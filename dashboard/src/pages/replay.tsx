@@ -2,6 +2,7 @@
 import type { JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { get, post } from "../api";
+import { QUEUE_MODE } from "../names";
 import { usePoll } from "../poll";
 import { before, COUNTED, local, replayed, type Replayed } from "../replay";
 import { serverNow } from "../server";
@@ -32,10 +33,11 @@ function Bars({ queue, from, to, at }: { queue: string; from: number; to: number
 }
 
 function Meant({ group, of }: { group: string; of: Replayed }): JSX.Element {
+  const who = group === QUEUE_MODE ? "Consumers without a group" : <Name>{group}</Name>;
   const where = of.more ? ` in the first ${count(COUNTED)} partitions` : "";
   return <>
-    <p class="meant"><Name>{group}</Name> would get {of.again ? `up to ${many(of.again, "message")}` : "no messages"} again{where}.</p>
-    {of.skipped > 0 && <p class="meant"><Name>{group}</Name> would skip up to {many(of.skipped, "message")}{where}.</p>}
+    <p class="meant">{who} would get {of.again ? `up to ${many(of.again, "message")}` : "no messages"} again{where}.</p>
+    {of.skipped > 0 && <p class="meant">{who} would skip up to {many(of.skipped, "message")}{where}.</p>}
     {of.more && <p class="note">The queue has more partitions than are counted. A seek moves the cursors of all of them.</p>}
   </>;
 }

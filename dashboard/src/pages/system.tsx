@@ -7,8 +7,8 @@ import { usePoll } from "../poll";
 import { alter, place, to } from "../route";
 import { serverNow } from "../server";
 import { limited, mayAdmin } from "../session";
-import { count, many, seconds } from "../text";
-import { Ask, Facts, Heading, Name, Pager, Search, Shown, Table, Tag, Time, Words } from "../ui";
+import { count, many, seconds, unitOf } from "../text";
+import { Ask, Facts, Heading, Name, Pager, PartitionLink, QueueLink, Search, Shown, Table, Tag, Time, Words } from "../ui";
 import "./doctor.css";
 import { EnterQueue } from "./limited";
 import { PartitionTable } from "./partitions";
@@ -19,7 +19,7 @@ export function Partitions(): JSX.Element {
   const queue = place.value.query.get("queue") ?? "";
   return <>
     <Heading title="Partitions" />
-    <div class="filters"><Search label="Queue (exact name)" value={queue} suggest={queueNames} onChange={(value) => alter({ queue: value, prefix: undefined, after: undefined })} /></div>
+    <div class="filters"><Search label="Queue" value={queue} suggest={queueNames} onChange={(value) => alter({ queue: value, prefix: undefined, after: undefined })} /></div>
     {queue ? <PartitionTable queue={queue} /> : <p class="quiet">Enter a queue, or choose one on the page <a href={to(["queues"])}>Queues</a>.</p>}
   </>;
 }
@@ -31,11 +31,11 @@ export function Scheduled(): JSX.Element {
   const polled = usePoll(async (signal) => limited.value && !queue ? { scheduled: [] } : await get("/api/v1/messages/scheduled", { query: { queue, limit: PAGE + 1, offset }, signal }), `${queue}\n${offset}`, 5000);
   return <>
     <Heading title="Scheduled messages" />
-    <div class="filters"><Search label="Queue (exact name)" value={queue} suggest={queueNames} onChange={(value) => alter({ queue: value, offset: undefined })} /></div>
+    <div class="filters"><Search label="Queue" value={queue} suggest={queueNames} onChange={(value) => alter({ queue: value, offset: undefined })} /></div>
     {limited.value && !queue ? <EnterQueue /> : <Shown of={polled}>{(found) => <>
       <Table caption="Scheduled messages" rows={found.scheduled.slice(0, PAGE)} none={queue ? "No scheduled messages in this queue." : "No scheduled messages."} columns={[
         { title: "Due", cell: (row) => <Time at={row.deliverAt} /> }, { title: "In", number: true, cell: (row) => seconds(Math.max(0, (Date.parse(row.deliverAt) - serverNow()) / 1000)) },
-        { title: "Queue", fills: true, cell: (row) => <a href={to(["queues", row.queue])}><Name>{row.queue}</Name></a> }, { title: "Partition", fills: true, cell: (row) => <Name>{row.partition}</Name> },
+        { title: "Queue", fills: true, cell: (row) => <QueueLink>{row.queue}</QueueLink> }, { title: "Partition", fills: true, cell: (row) => <PartitionLink queue={row.queue}>{row.partition}</PartitionLink> },
         { title: "Messages", number: true, cell: (row) => count(row.messages) },
         { title: "First message", fills: true, cell: (row) => row.transactionId === null ? "" : <a href={to(["messages", row.partitionId, row.transactionId])}><Name>{row.transactionId}</Name></a> }]} />
       <Pager offset={offset} shown={Math.min(PAGE, found.scheduled.length)} page={PAGE} more={found.scheduled.length > PAGE} />
@@ -51,8 +51,8 @@ export function Streams(): JSX.Element {
     <Heading title="Streams" />
     <Shown of={polled}>{([found, more]) => <>
       <Table caption="Streams" rows={found.queries} none="No streams. A stream processor registers its query (POST /streams/v1/queries)." columns={[
-        { title: "Stream", fills: true, cell: (row) => <Name>{row.name}</Name> }, { title: "Source", fills: true, cell: (row) => <a href={to(["queues", row.source_queue])}><Name>{row.source_queue}</Name></a> },
-        { title: "Sink", fills: true, cell: (row) => row.sink_queue ? <a href={to(["queues", row.sink_queue])}><Name>{row.sink_queue}</Name></a> : "–" },
+        { title: "Stream", fills: true, cell: (row) => <Name>{row.name}</Name> }, { title: "Source", fills: true, cell: (row) => <QueueLink>{row.source_queue}</QueueLink> },
+        { title: "Sink", fills: true, cell: (row) => row.sink_queue && <QueueLink>{row.sink_queue}</QueueLink> },
         { title: "State keys", number: true, cell: (row) => row.state_keys >= 10_000 ? "10,000 or more" : count(row.state_keys) },
         { title: "Registered", cell: (row) => <Time at={row.created_at} /> }, { title: "Last registered", cell: (row) => <Time at={row.updated_at} /> }]} />
       <Pager offset={offset} shown={found.queries.length} page={PAGE} more={more} />
@@ -104,7 +104,7 @@ export function SettingsPage(): JSX.Element {
     <div class="filters"><Search label="Search" value={search} onChange={setSearch} />
       <label class="field check"><input type="checkbox" checked={changed} onChange={(event) => setChanged(event.currentTarget.checked)} />Only changed settings</label></div>
     <Shown of={polled}>{(found) => <Table caption="Settings" none="No matching settings." rows={found.filter((one) => (!changed || one.changed) && `${one.name} ${one.about}`.toLowerCase().includes(search.toLowerCase()))} columns={[
-      { title: "Setting", cell: (row) => <>{row.name} {row.changed && <Tag kind="plain">changed</Tag>}</> }, { title: "Value", cell: (row) => row.value === "" ? "–" : <><Words>{row.value}</Words> {row.unit}</> },
+      { title: "Setting", names: true, cell: (row) => <>{row.name} {row.changed && <Tag kind="plain">changed</Tag>}</> }, { title: "Value", cell: (row) => row.value === "" ? "–" : <><Words>{row.value}</Words> {unitOf(row.value, row.unit)}</> },
       { title: "Origin", cell: (row) => row.origin }, { title: "Description", cell: (row) => <Prose>{row.about}</Prose> }]} />}</Shown>
     <p class="quiet">Secrets are masked. Settings are changed in the daemon's configuration.</p>
   </>;

@@ -7,8 +7,8 @@ import { placeKey, readExcerpts } from "../excerpts";
 import { Icon } from "../icons";
 import { usePoll } from "../poll";
 import { to } from "../route";
-import { count } from "../text";
-import { Name, Shown, Table, Time, Words } from "../ui";
+import { count, many } from "../text";
+import { Name, QueueLink, Shown, Table, Tag, Time, Words } from "../ui";
 import { MessageDialog } from "./messageview";
 
 type Row = Answer<"/api/v1/messages", "get">["messages"][number];
@@ -41,14 +41,14 @@ export function TailTable({ queue, partition }: { queue: string; partition: stri
     return state.current;
   }, key, paused ? 0 : EVERY_MS);
   return <Shown of={polled}>{({ rows, started, missed }) => <>
-    <div class="actions looked"><span class={paused ? "tag warn" : "tag good"} role="status">{paused ? "Paused" : "Live"}</span>
+    <div class="actions looked"><span role="status"><Tag kind={paused ? "warn" : "good"}>{paused ? "paused" : "live"}</Tag></span>
       <button type="button" onClick={() => setPaused(!paused)}><Icon of={paused ? "resume" : "pause"} />{paused ? "Resume" : "Pause"}</button>
-      <span class="quiet">{count(rows.length)} messages of the last hour and newer; the newest {KEPT} are kept. Asked every second, not while the tab is hidden. Since <Time at={new Date(started).toISOString()} />.</span></div>
+      <span class="quiet">{many(rows.length, "message")} of the last hour and newer; the newest {KEPT} are kept. Asked every second, not while the tab is hidden. Since <Time at={new Date(started).toISOString()} />.</span></div>
     {missed && <p class="note">More than {READ} messages arrived between two requests: some older ones of these are not shown.</p>}
     <Table caption="Messages" rows={rows} none="No messages yet." columns={[
       { title: "Stored", cell: (row) => <Time at={row.createdAt} /> },
       { title: "Message", cell: (row) => <a href={to(["messages", row.partitionId, row.transactionId])}><Name>{row.transactionId}</Name></a> },
-      { title: "Queue", cell: (row) => <Name>{row.queue}</Name> }, { title: "Partition", cell: (row) => <Name>{row.partition}</Name> },
+      { title: "Queue", cell: (row) => <QueueLink>{row.queue}</QueueLink> }, { title: "Partition", cell: (row) => <Name>{row.partition}</Name> },
       { title: "Offset", number: true, cell: (row) => count(row.offset) },
       { title: "Payload", fills: true, cell: (row) => <Excerpt text={known.current.get(placeKey(row))} /> },
       { title: "Actions", cell: (row) => <button type="button" class="small" onClick={() => setView(row)}>View<span class="unseen"> {row.transactionId}</span></button> },

@@ -1,28 +1,19 @@
 // The queues with the largest backlog, and what was pushed and acknowledged in each of them in the last hour.
 import type { JSX } from "preact";
-import { get, getPage, type Answer } from "../api";
+import { get, getPage } from "../api";
+import { buckets, type Done } from "../history";
 import { usePoll } from "../poll";
 import { to } from "../route";
 import { Spark } from "../spark";
 import { count } from "../text";
-import { Name, Shown, Table, Tag } from "../ui";
+import { QueueLink, Shown, Table, Tag } from "../ui";
 
-type Done = Answer<"/api/v1/analytics/queue-ops", "get">;
 const SHOWN = 5;
 
 /** Pushed and acknowledged messages per second, by the minutes of the range; 0 where none was recorded. */
-export function byMinute(done: Done): [number[], number[]] {
-  const width = done.bucketMinutes * 60;
-  const known = new Map(done.series.map((one) => [Date.parse(one.bucket) / 1000, one]));
-  const from = Date.parse(done.timeRange.from ?? "") / 1000;
-  const to = Date.parse(done.timeRange.to ?? "") / 1000;
-  const pushed: number[] = [];
-  const acknowledged: number[] = [];
-  for (let at = from - from % width; at <= to; at += width) {
-    pushed.push(known.get(at)?.pushPerSecond ?? 0);
-    acknowledged.push(known.get(at)?.ackPerSecond ?? 0);
-  }
-  return [pushed, acknowledged];
+function byMinute(done: Done): [number[], number[]] {
+  const each = [...buckets(done)].map(([, one]) => one);
+  return [each.map((one) => one?.pushPerSecond ?? 0), each.map((one) => one?.ackPerSecond ?? 0)];
 }
 
 function Sparkline({ queue }: { queue: string }): JSX.Element {
@@ -37,7 +28,7 @@ export function TopQueues(): JSX.Element {
   return <section class="top"><div class="heading"><h2>Largest backlogs</h2><a href={to(["queues"], { sort: "pending" })}>All queues</a></div>
     <Shown of={polled}>{([found]) => <>
       <Table caption="Largest backlogs" rows={found.queues} none="No queues. The first push creates one." columns={[
-        { title: "Queue", fills: true, cell: (row) => <><a href={to(["queues", row.name])}><Name>{row.name}</Name></a> {row.paused && <Tag kind="warn">paused</Tag>}</> },
+        { title: "Queue", fills: true, cell: (row) => <><QueueLink>{row.name}</QueueLink> {row.paused && <Tag kind="warn">paused</Tag>}</> },
         { title: "Pending", number: true, cell: (row) => count(row.messages.pending) },
         { title: "In flight", number: true, cell: (row) => count(row.messages.processing) },
         { title: "Dead letters", number: true, cell: (row) => row.deadLetters ? <a href={to(["dead"], { queue: row.name })}>{count(row.deadLetters)}</a> : "0" },

@@ -4,8 +4,9 @@ import { get, getPage, type Answer } from "../api";
 import { QUEUE_MODE } from "../names";
 import { usePoll } from "../poll";
 import { to } from "../route";
-import { count, many, seconds, short } from "../text";
-import { Group, Name, Shown, Tag } from "../ui";
+import { serverNow } from "../server";
+import { count, seconds, short } from "../text";
+import { GroupLink, Name, Shown, Tag } from "../ui";
 import "./topology.css";
 
 type Row = Answer<"/api/v1/consumer-groups", "get">[number];
@@ -13,6 +14,8 @@ type Done = Answer<"/api/v1/analytics/queue-ops", "get">;
 const SHOWN = 4;
 /** Partitions whose backlogs are compared: those whose messages wait longest. */
 const COMPARED = 500;
+/** The range in which the newest minutes are. */
+const NEWEST_MS = 180_000;
 const EVERY_MS = 5000;
 
 /** The messages pushed per second in the newest minute that is over, or that runs if it is the only one. */
@@ -30,7 +33,7 @@ export function byLag(groups: Row[]): Row[] {
 export function Topology({ queue, paused }: { queue: string; paused: boolean }): JSX.Element {
   const polled = usePoll(async (signal) => {
     const [done, [rows, more]] = await Promise.all([
-      get("/api/v1/analytics/queue-ops", { query: { queue }, signal }),
+      get("/api/v1/analytics/queue-ops", { query: { queue, from: new Date(serverNow() - NEWEST_MS).toISOString() }, signal }),
       getPage("/api/v1/consumer-groups", { query: { queue, limit: 1000 }, signal })]);
     const groups = byLag(rows);
     const slowest = groups[0];
@@ -43,12 +46,12 @@ export function Topology({ queue, paused }: { queue: string; paused: boolean }):
     <div><h2>{hot.length ? "Partitions with the largest lag" : "Partitions"} {paused && <Tag kind="warn">paused</Tag>}</h2>
       {hot.length ? <ul>{hot.map((one) => <li key={one.partition}>
         <a href={to(["queues", queue, "messages"], { partition: one.partition })}><Name>{one.partition}</Name></a><span>lag {count(one.pending)}</span></li>)}</ul> : <p class="quiet">No messages wait.</p>}
-      {waiting > hot.length && <p class="quiet"><a href={to(["queues", queue, "partitions"], { sort: "backlog" })}>and {many(waiting - hot.length, "partition")} more</a></p>}</div>
+      {waiting > hot.length && <p class="quiet"><a href={to(["queues", queue, "partitions"], { sort: "backlog" })}>and {count(waiting - hot.length)} more {waiting - hot.length === 1 ? "partition" : "partitions"}</a></p>}</div>
     <span class="arrow" aria-hidden="true">→</span>
     <div><h2>Groups</h2>
       {groups.length ? <ul>{groups.slice(0, SHOWN).map((one) => <li key={one.name}>
-        <a href={to(["groups", one.name])}><Group>{one.name}</Group></a>
+        <GroupLink>{one.name}</GroupLink>
         <span>{one.totalLag ? `lag ${count(one.totalLag)}, ${seconds(one.maxTimeLag)}` : "no lag"} {one.paused && <Tag kind="warn">paused</Tag>}</span></li>)}</ul> : <p class="quiet">No group has consumed messages of this queue.</p>}
-      {groups.length > SHOWN && <p class="quiet"><a href={to(["queues", queue, "groups"])}>and {more ? "more groups" : many(groups.length - SHOWN, "group")}{more ? "" : " more"}</a></p>}</div>
+      {groups.length > SHOWN && <p class="quiet"><a href={to(["queues", queue, "groups"])}>and {more ? "more groups" : groups.length - SHOWN === 1 ? "1 more group" : `${count(groups.length - SHOWN)} more groups`}</a></p>}</div>
   </section>}</Shown>;
 }

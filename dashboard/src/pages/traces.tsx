@@ -3,7 +3,7 @@ import { get } from "../api";
 import { usePoll } from "../poll";
 import { go, place, to } from "../route";
 import { count } from "../text";
-import { Group, Heading, Name, Pager, Search, Shown, Table, Time, Words } from "../ui";
+import { GroupLink, Heading, Name, Pager, QueueLink, Search, Shown, Table, Time, Words } from "../ui";
 
 const PAGE = 50;
 
@@ -34,9 +34,9 @@ function TraceOf({ name }: { name: string }): JSX.Element {
     <Shown of={polled}>{(found) => <>
       <Table caption="Traces" rows={found.traces} none="No traces with this name." columns={[
         { title: "Time", cell: (row) => <Time at={row.created_at} /> }, { title: "Event", cell: (row) => <Name>{row.event_type}</Name> },
-        { title: "Queue", cell: (row) => <Name>{row.queue_name ?? "(deleted)"}</Name> },
+        { title: "Queue", cell: (row) => row.queue_name === null ? "(deleted)" : <QueueLink>{row.queue_name}</QueueLink> },
         { title: "Message", cell: (row) => <a href={to(["messages", row.partition_id, row.transaction_id])}><Name>{row.transaction_id}</Name></a> },
-        { title: "Group", cell: (row) => <Group>{row.consumer_group}</Group> }, { title: "Data", fills: true, cell: (row) => <Words>{JSON.stringify(row.data).slice(0, 2000)}</Words> }]} />
+        { title: "Group", cell: (row) => <GroupLink>{row.consumer_group}</GroupLink> }, { title: "Data", fills: true, cell: (row) => <Words>{JSON.stringify(row.data).slice(0, 2000)}</Words> }]} />
       <Pager offset={offset} shown={found.traces.length} page={PAGE} more={offset + found.traces.length < found.total} />
     </>}</Shown>
   </>;

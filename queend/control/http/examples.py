@@ -23,7 +23,7 @@ TEXTS = {
     "bufferedSize": "88 kB", "value": "6632", "default": "6632", "unit": "s", "about": "HTTP port", "origin": "default",
     "currentStep": "copying queend.log", "newTimestamp": MOMENT, "openapi": "3.1.0", "check": "horizon",
     "checks": "horizon", "title": "session 4711 of psql keeps PostgreSQL from removing dead rows",
-    "evidence": "open for 12 min, 90210 transactions old", "advice": "End it (pg_terminate_backend)",
+    "evidence": "open for 12m, 90210 transactions old", "advice": "End it (pg_terminate_backend)",
     "run": "SELECT pg_terminate_backend(4711)",
 }
 # Numbers by the name of the member; any other is 1.

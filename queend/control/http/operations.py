@@ -83,6 +83,7 @@ OPERATIONS: dict[str, str] = {      # by "METHOD /path"
     "GET /api/v1/status/queues/{queue}": "getQueueStatus",
     "GET /api/v1/status/queues/{queue}/messages": "listQueueMessages",
     "GET /api/v1/analytics/postgres-stats": "getDatabaseStatistics",
+    "GET /api/v1/analytics/queue-backlog": "getBacklogHistory",
     "GET /api/v1/analytics/queue-lag": "getQueueLagHistory",
     "GET /api/v1/analytics/queue-ops": "getQueueOperationHistory",
     "GET /api/v1/analytics/queue-parked-replicas": "getWaitingPopHistory",

@@ -78,6 +78,16 @@ SELECT q.name, m.bucket, m.partitions,
         UNION ALL SELECT x.* FROM queend.metric_partitions x
          WHERE x.queue_id = q.id AND x.bucket >= %(first)s AND x.bucket <= %(last)s) m
  WHERE {OF_QUEUE} ORDER BY q.name, m.bucket LIMIT {ROWS}"""
+# Takes the last record of each bucket. A minute in which nothing was recorded for queue 0 is unknown.
+BACKLOG = """
+SELECT t.at, coalesce(b.pending, 0) AS pending, coalesce(b.processing, 0) AS processing
+  FROM (SELECT 0 AS id WHERE %(queue)s::text IS NULL
+        UNION ALL SELECT q.id FROM queend.queues q WHERE q.name = %(queue)s) w
+ CROSS JOIN (SELECT m.bucket - m.bucket %% %(width)s AS at, max(m.bucket) AS last FROM queend.metric_backlogs m
+              WHERE m.queue_id = 0 AND m.bucket >= %(first)s AND m.bucket <= %(last)s GROUP BY 1) t
+  LEFT JOIN LATERAL (SELECT x.pending, x.processing FROM queend.metric_backlogs x
+                      WHERE x.queue_id = w.id AND x.bucket <= t.last ORDER BY x.bucket DESC LIMIT 1) b ON true
+ ORDER BY t.at"""
 PARKED_BY = f"""
 SELECT m.bucket - m.bucket %% %(width)s AS at, q.name, m.hostname, m.port, m.worker, {PARKED}
   FROM queend.metric_queues m JOIN queend.queues q ON q.id = m.queue_id
@@ -211,6 +221,19 @@ def _operations(at: int, name: str, one: Any, partitions: list[int] | None, seco
                 **dict.fromkeys(QUEUE_COUNTS, 0), **dict.fromkeys(QUEUE_RATES, 0.0), **NO_LAG, "parkedCount": 0.0}
     return {"bucket": ts0(at), "queueName": name, **done, "partitionsCreated": created, "partitionsDeleted": deleted,
             "partitionCount": there}
+
+
+@router.declare("GET /api/v1/analytics/queue-backlog", READ,
+                whole(**SPAN, series=array(whole(bucket=TIME, **integers("pending", "processing")))), [FROM, TO, QUEUE],
+                where="query", own=True)
+async def queue_backlog(request: Request) -> Json:
+    """Returns the backlog of a queue, or of all queues together, oldest first: pending messages and messages in flight
+    as they were counted at the beginning of the last minute of each bucket. Buckets that were not recorded are left
+    out. Default range: the last hour."""
+    wanted = span(request)
+    found = await rows(request, BACKLOG, **wanted.bounds, queue=Query(request).text("queue"), prepare=False)
+    return Json({**wanted.shown, "series": [
+        {"bucket": ts0(one.at), "pending": one.pending, "processing": one.processing} for one in found]})
 
 
 @router.declare("GET /api/v1/analytics/queue-parked-replicas", READ,
