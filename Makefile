@@ -161,7 +161,7 @@ package: ## the sdist, and a wheel for each CPython from 3.11 to 3.14 found here
 	@$(MAKE) --no-print-directory system
 	@$(PYTHON) tools/package.py $(ARGS)
 
-deb: ## the Debian package of the wheel for the system's Python, in dist/: half a minute
+deb: ## the Debian package of the wheels in dist/, for each of their Pythons: about 2 minutes
 	@$(PYTHON) tools/deb.py
 
 image: ## the image of packaging/Dockerfile without Docker, an OCI archive in dist/, on Debian 13 (root; ARGS: another release): about 2 minutes
