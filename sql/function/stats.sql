@@ -269,7 +269,8 @@ END $$;
 
 -- Records for the history how many partitions queues have, if the number differs from the last one recorded and no walk
 -- is running. At the first look of a minute, also records the backlog of each queue, if it differs from the last one
--- recorded, and the backlog of all queues together (queue 0). A queue without a record has no backlog.
+-- recorded in the last 12 hours, and the backlog of all queues together (queue 0). A queue without a record has no
+-- backlog. So a backlog that stays is recorded before its last record is removed (METRICS_RETENTION_DAYS).
 CREATE OR REPLACE FUNCTION queend.stats_note() RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -287,7 +288,8 @@ BEGIN
     INSERT INTO queend.metric_backlogs (bucket, queue_id, pending, processing)
     SELECT v_bucket, s.queue_id, s.pending, s.processing FROM queend.stat_queues s
       LEFT JOIN LATERAL (SELECT x.pending, x.processing FROM queend.metric_backlogs x
-                          WHERE x.queue_id = s.queue_id ORDER BY x.bucket DESC LIMIT 1) AS l ON true
+                          WHERE x.queue_id = s.queue_id AND x.bucket > v_bucket - 43200000000
+                          ORDER BY x.bucket DESC LIMIT 1) AS l ON true
      WHERE (s.pending, s.processing) IS DISTINCT FROM (COALESCE(l.pending, 0), COALESCE(l.processing, 0))
     UNION ALL
     SELECT v_bucket, 0, COALESCE(sum(s.pending), 0)::bigint, COALESCE(sum(s.processing), 0)::bigint
