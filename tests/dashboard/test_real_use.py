@@ -73,7 +73,8 @@ def test_all_pages_of_the_menu_are_looked_at(used: Daemon, visit: Callable[..., 
 def test_a_long_name_keeps_its_beginning_and_its_end(used: Daemon, visit: Callable[..., Seen]) -> None:
     """On one line, as the column allows. The whole name stays the name of the link."""
     page = visit(used, viewport={"width": 1400, "height": 900}).go("messages")
-    link = page.get_by_role("region", name="Messages").get_by_role("link", name=LONG_NAME, exact=True).first
+    cells = page.get_by_role("region", name="Messages").locator("td[data-title=Message]")
+    link = cells.get_by_role("link", name=LONG_NAME, exact=True).first
     expect(link).to_be_visible()
     expect(link.locator(".name")).to_have_attribute("title", LONG_NAME)
     box, row = link.bounding_box(), link.locator("xpath=ancestor::tr").bounding_box()
