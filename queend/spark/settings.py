@@ -14,6 +14,8 @@ from urllib.parse import urlsplit
 
 MIB = 1 << 20
 HERE = "http://127.0.0.1:6632"
+OWN_FILES = ('option "cert" must be a file with a certificate in PEM format, and "key" one with its private key, '
+             'unless "cert" has both')
 ITEMS_MOST = 10_000    # of one push (docs/push-formats.md)
 
 LINK = ("url", "token", "tokenFile", "ca", "cert", "key", "timeoutMs", "retryTimeoutMs", "retries", "retryMs")
@@ -130,18 +132,22 @@ class LinkSettings:
             try:    # stores the text, not the path: executors have other files
                 ca = Path(ca).read_text()
                 trusting(ca, None)
-            except (OSError, ssl.SSLError) as error:
+            except (OSError, UnicodeDecodeError) as error:
                 raise OptionError(f'option "ca" must be a file of CA certificates in PEM format: {error}') from None
         key = options.text("key")
         if key and not own:
             raise OptionError('option "key" requires the option "cert"')
         if own:
             try:
-                own = Path(own).read_text() + (Path(key).read_text() if key else "")
+                files = [key, own] if key else [own]      # OpenSSL takes the first key
+                own = "\n".join(Path(one).read_text(encoding="utf-8") for one in files)
+                if not own.strip():
+                    raise OSError("it is empty")
                 trusting(None, own)
-            except (OSError, ssl.SSLError) as error:
-                raise OptionError('option "cert" must be a file with a certificate in PEM format, and "key" one with '
-                                  f'its private key, unless "cert" has both: {error}') from None
+            except UnicodeDecodeError:
+                raise OptionError(OWN_FILES) from None    # the error has the text of the key
+            except OSError as error:
+                raise OptionError(f"{OWN_FILES}: {error}") from None
         return cls(urls, token, ca, own, options.whole("timeoutMs", 60_000, 100, 3_600_000) / 1000,
                    options.whole("retryTimeoutMs", 120_000, 0, 86_400_000) / 1000, options.maybe("retries"),
                    options.whole("retryMs", 100, 1, 60_000) / 1000)

@@ -108,6 +108,8 @@ def test_a_daemon_that_requires_certificates(spark: SparkSession, start_daemon: 
     known = {"url": f"https://localhost:{own.port}", "ca": str(authority.file)}
     frame = spark.sql("select '1' value").coalesce(1)
     frame.write.format("queend").options(queue=queue, cert=str(both), **known).mode("append").save()
+    for one in (pair.cert, pair.key):      # without an end of line, as mounted secrets often are
+        one.write_bytes(one.read_bytes().rstrip())
     read = spark.read.format("queend").options(subscribe=queue, cert=str(pair.cert), key=str(pair.key), **known)
     assert [row.value for row in read.schema("value string").load().collect()] == ["1"]
 
@@ -118,8 +120,11 @@ def test_a_daemon_that_requires_certificates(spark: SparkSession, start_daemon: 
         reach(link(known["url"], ca=ca, retryTimeoutMs=0).settings)
     with pytest.raises(OptionError, match='"key" requires the option "cert"'):
         link(known["url"], ca=ca, key=pair.key)
+    empty, binary = tmp_path / "empty.pem", tmp_path / "binary.der"
+    empty.touch()
+    binary.write_bytes(b"\x30\x82\xff\xfe")
     for cert, key in ((pair.cert, None), (pair.key, None), (pair.cert, authority.pair.key), ("/no/such.pem", None),
-                      (pair.cert, pair.encrypted_key(b"secret"))):
+                      (pair.cert, pair.encrypted_key(b"secret")), (empty, None), (pair.cert, binary)):
         with pytest.raises(OptionError, match='"cert" must be a file with a certificate in PEM format'):
             link(known["url"], ca=ca, cert=cert, **({"key": key} if key else {}))
     settings = link(known["url"], ca=ca, cert=both, token="hidden").settings

@@ -164,7 +164,6 @@ cdef extern from "<openssl/ssl.h>" nogil:
     int SSL_shutdown(SSL* s)
     int SSL_version(const SSL* s)
     int SSL_pending(const SSL* s)
-    int SSL_in_init(const SSL* s)
     int SSL_get_error(const SSL* s, int outcome)
     int SSL_session_reused(const SSL* s)
     long SSL_get_verify_result(const SSL* s)

@@ -202,8 +202,6 @@ cdef void conn_resume(Conn* c) noexcept nogil:
     # Reads the connection again: first its kept bytes, then new ones.
     cdef Buf held = c.head
     buf_init(&c.head)
-    if c.tls != NULL:
-        uv_read_stop(<uv_stream_t*>&c.tcp)        # read in spite of the pause (tls_read_on)
     conn_read_start(c)
     if c.state == CONN_CLOSING:
         buf_free(&held)

@@ -35,7 +35,7 @@ cdef void output_flush(Conn* c) noexcept nogil:
     if not output_answers(c) or c.feed != NULL and c.first is c.feed.r and not (service.flow(c) and output_answers(c)):
         conn_close(c)
         return
-    if c.owes_continue and c.first == NULL and not c.out_pending and not (c.tls != NULL and c.tls.rekeying):
+    if c.owes_continue and c.first == NULL and not c.out_pending:
         c.owes_continue = False
         if not output_write_text(c, b"HTTP/1.1 100 Continue\r\n\r\n", 25):
             conn_close(c)

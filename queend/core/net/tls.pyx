@@ -72,8 +72,8 @@ cdef void tls_end(Conn* c) noexcept nogil:
     t.phase = TLS_CLOSED
 
 cdef inline bint tls_incomplete(const Tls* t) noexcept nogil:
-    # Returns True if a handshake, a record or a KeyUpdate has begun and is incomplete.
-    return t.record_left or t.header_got or t.rekeying or t.begun and t.phase == TLS_SHAKING
+    # Returns True if a handshake or a record has begun and is incomplete.
+    return t.record_left or t.header_got or t.begun and t.phase == TLS_SHAKING
 
 cdef inline int64_t tls_holds(const Tls* t) noexcept nogil:
     # Returns about how many bytes the session holds for what is incomplete.
@@ -195,7 +195,6 @@ cdef void tls_on_read(uv_stream_t* stream, ssize_t got, const uv_buf_t* buf) noe
     cdef uint64_t* bytes_in = &c.worker.counters.bytes_in
     cdef uint64_t before = bytes_in[0]
     cdef int pieces = c.worker.turn_pieces
-    cdef bint rekeying = t.rekeying
     if got < 0 and got != UV_ENOBUFS:
         tls_left(c)
     if got == UV_ENOBUFS and t.phase == TLS_SHAKING:
@@ -226,11 +225,6 @@ cdef void tls_on_read(uv_stream_t* stream, ssize_t got, const uv_buf_t* buf) noe
         tls_left(c)
         conn_close(c)
         return
-    if rekeying and not t.rekeying:
-        conn_dirty(c)
-        if not tlswrite_next(c):
-            conn_close(c)
-            return
     if t.phase == TLS_ENDED:
         if not c.paused:
             conn_on_eof(c)
@@ -241,20 +235,10 @@ cdef void tls_on_read(uv_stream_t* stream, ssize_t got, const uv_buf_t* buf) noe
         budget_account(c)
     if c.state < CONN_LINGER and conn_output_full(c):
         conn_pause(c)
-    if c.paused:
-        tls_read_on(c)
     if (c.state < CONN_LINGER and not c.paused and t.phase == TLS_OPEN and tls_incomplete(t)
             and c.worker.turn_pieces == pieces):
         conn_read_piece(c)    # of a record
     conn_settle(c)
-
-cdef inline void tls_read_on(Conn* c) noexcept nogil:
-    # Reads a paused connection, for the rest of a KeyUpdate, which its answers wait for. No data can come before that;
-    # what comes with it is kept (tls_keep).
-    if c.tls.rekeying and c.state < CONN_LINGER:
-        uv_read_start(<uv_stream_t*>&c.tcp, tls_on_alloc, tls_on_read)
-    else:
-        uv_read_stop(<uv_stream_t*>&c.tcp)
 
 cdef void tls_take(Conn* c) noexcept nogil:
     # Decrypts the bytes of a read, piece by piece, each to the place where the connection wants it. Keeps the rest once
@@ -303,6 +287,7 @@ cdef void tls_drain(Conn* c) noexcept nogil:
     cdef int64_t more = TLS_RECORD_MOST - c.arriving
     if more > 0 and not budget_take(more, atomic_get64(&c.address.client.arriving) + more):
         t.deaf = True
+        t.record_left = t.header_got = 0
         return
     while tls_decrypt(t, c.worker.input, INPUT_SIZE) == INPUT_SIZE:
         pass
@@ -321,11 +306,9 @@ cdef size_t tls_decrypt(Tls* t, char* out, size_t room) noexcept nogil:
         ERR_clear_error()     # of others: SSL_get_error would blame the session
         if SSL_read_ex(t.ssl, out + n, room - n, &got) == 1:
             t.silent -= t.silent > 0      # it has data
-            t.rekeying = False
             n += got
             continue
         error = SSL_get_error(t.ssl, 0)
-        t.rekeying = error == SSL_ERROR_WANT_READ and SSL_in_init(t.ssl)
         if error == SSL_ERROR_ZERO_RETURN:
             t.phase = TLS_ENDED
             t.record_left = 0

@@ -7,16 +7,15 @@ cdef enum:
     TLS_JOINED = 4096                 # shorter spans are joined: a record costs about as much as copying so much
 
 cdef int tlswrite_try(Conn* c, const uv_buf_t* out, unsigned int n, size_t size) noexcept nogil:
-    # Encrypts spans until the kernel does not take their records at once; none while a KeyUpdate is incomplete.
-    # Returns the plain bytes that were encrypted; -1 if the connection is broken. Records that the kernel did not take
-    # are handed to the loop.
+    # Encrypts spans until the kernel does not take their records at once. Returns the plain bytes that were encrypted;
+    # -1 if the connection is broken. Records that the kernel did not take are handed to the loop.
     cdef TlsSpans s
     cdef ssize_t k
     cdef int done = 0
     s.at = out
     s.n = n
     s.used = 0
-    while s.n and not c.out_pending and not c.tls.rekeying:
+    while s.n and not c.out_pending:
         k = tlswrite_round(c.tls, &s)
         if k < 0 or not tlswrite_send(c):
             return -1
@@ -121,7 +120,7 @@ cdef void tlswrite_raw(Conn* c, const char* bytes, size_t n) noexcept nogil:
 # ---- answers that wait -----------------------------------------------------------------------------------------------
 
 cdef void tlswrite_queue(Tls* t, Writing* x, const uv_buf_t* out, unsigned int n) noexcept nogil:
-    # Lets answers wait until the kernel has taken all records before them, and an incomplete KeyUpdate is complete.
+    # Lets answers wait until the kernel has taken all records before them.
     memcpy(x.spans, out, n * sizeof(uv_buf_t))
     x.left.at = x.spans
     x.left.n = n
@@ -130,12 +129,12 @@ cdef void tlswrite_queue(Tls* t, Writing* x, const uv_buf_t* out, unsigned int n
     t.waiting += x.size
 
 cdef bint tlswrite_next(Conn* c) noexcept nogil:
-    # Goes on with answers that wait, as long as the kernel takes all records and no KeyUpdate is incomplete. Returns
-    # False if the connection is broken.
+    # Goes on with answers that wait, as long as the kernel takes all records. Returns False if the connection is
+    # broken.
     cdef Tls* t = c.tls
     cdef Writing* x = t.first
     cdef ssize_t k
-    while x != NULL and c.tcp.write_queue_size == 0 and not t.rekeying:
+    while x != NULL and c.tcp.write_queue_size == 0:
         k = tlswrite_round(t, &x.left)
         if k < 0:
             return False

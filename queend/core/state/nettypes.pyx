@@ -160,7 +160,6 @@ cdef struct Tls:              # a connection's session (net/tls)
     bint begun                # the client has sent something
     bint waited               # its handshake had to wait for a later turn, and may go on now
     bint too_large            # a message of its handshake is larger than TLS_MESSAGE_MOST
-    bint rekeying             # a KeyUpdate is incomplete: OpenSSL encrypts nothing until its rest has come
     bint deaf                 # bytes of the client were skipped: none is decrypted any more
     int record_left           # bytes of the record being read that are still to come
     int silent                # records of the last read that had no data, and the one being read
