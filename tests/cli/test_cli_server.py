@@ -191,15 +191,16 @@ def test_jobs_of_spark_mean_the_same_server(nowhere, monkeypatch):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("XDG_CONFIG_HOME", nowhere.environment["XDG_CONFIG_HOME"])
     nowhere.ok("token", "inspect", "-", input="e30.e30.e30")
-    assert link(None, None, None) == {"url": "http://127.0.0.1:6632"}
+    assert link(None, None, None, None) == {"url": "http://127.0.0.1:6632"}
     nowhere.ok("context", "add", "its", "http://saved:6632", QUEEND_TOKEN="a.b.c")
-    assert link(None, None, None) == {"url": "http://saved:6632", "token": "a.b.c"}
-    assert link("http://one:1,http://two:2", "~/token", "ca.pem") == {
-        "url": "http://one:1,http://two:2", "tokenFile": str(Path.home() / "token"), "ca": "ca.pem"}
+    assert link(None, None, None, None) == {"url": "http://saved:6632", "token": "a.b.c"}
+    assert link("http://one:1,http://two:2", "~/token", "ca.pem", "own.pem") == {
+        "url": "http://one:1,http://two:2", "tokenFile": str(Path.home() / "token"), "ca": "ca.pem",
+        "cert": "own.pem"}
     monkeypatch.setenv("QUEEND_URL", "http://named:6632")
-    assert link(None, None, None) == {"url": "http://named:6632"}
+    assert link(None, None, None, None) == {"url": "http://named:6632"}
     nowhere.ok("--url", "http://before:6632", "context", "list")
-    assert link(None, None, None) == {"url": "http://before:6632"}
+    assert link(None, None, None, None) == {"url": "http://before:6632"}
 
 
 def test_tokens(start_daemon, tmp_path):
