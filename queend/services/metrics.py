@@ -39,8 +39,15 @@ MINUTES = 60               # kept while nothing can be written; then the oldest 
 
 KEEP = "SELECT queend.metrics_keep(%s, %s, %s, %s, %s::int[], %s::int[], %s::bigint[], %s::jsonb, %s::jsonb)"
 CLEAN = """WITH old AS (DELETE FROM queend.{0} WHERE ctid = ANY (ARRAY(SELECT m.ctid FROM queend.{0} m
-        WHERE m.bucket < %s ORDER BY m.bucket LIMIT %s)) RETURNING 1) SELECT count(*)
+        WHERE m.bucket < %(before)s {1} LIMIT %(most)s)) RETURNING 1) SELECT count(*)
      FROM old"""
+BY_BUCKET = "ORDER BY m.bucket"
+# A number of partitions counts until the next one is recorded: the newest of the old rows of a queue stays.
+REPLACED = """AND (EXISTS (SELECT FROM queend.metric_partitions n
+        WHERE n.queue_id = m.queue_id AND n.bucket > m.bucket AND n.bucket < %(before)s)
+    OR NOT EXISTS (SELECT FROM queend.queues q WHERE q.id = m.queue_id))"""
+CLEANED = {"metric_queues": BY_BUCKET, "metric_workers": BY_BUCKET, "metric_backlogs": BY_BUCKET,
+           "metric_partitions": REPLACED}
 ASK_MOST = 1000      # queues asked for at once
 EXISTING = "SELECT q.name FROM queend.queues q WHERE q.name = ANY (%s)"
 
@@ -276,10 +283,11 @@ class Metrics(Running):
             async with self.pool.connection() as connection:
                 await self._hear(connection)
                 before = self.time.now_us() - self.settings.metrics_retention_days * DAY_US
-                for table in ("metric_queues", "metric_workers", "metric_backlogs"):
+                for table, rule in CLEANED.items():
                     gone = CLEAN_ROWS
                     while gone == CLEAN_ROWS:
-                        ((gone,),) = await session.rows(connection, CLEAN.format(table), before, CLEAN_ROWS)
+                        ((gone,),) = await session.rows(connection, CLEAN.format(table, rule), before=before,
+                                                        most=CLEAN_ROWS)
         except psycopg.Error as error:
             self._failed("metrics_not_cleaned", error)
             return False

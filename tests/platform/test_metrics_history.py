@@ -241,11 +241,16 @@ def test_old_minutes_go(start_daemon: Callable[..., Daemon]) -> None:
         database.execute("UPDATE queend.metric_queues SET bucket = bucket - 2 * 86400000000::bigint")
         database.execute("INSERT INTO queend.metric_backlogs (bucket, queue_id, pending, processing)"
                          " SELECT min(bucket), 0, 1, 0 FROM queend.metric_queues")
+        database.execute("DELETE FROM queend.metric_partitions")
+        database.execute("INSERT INTO queend.metric_partitions (bucket, queue_id, partitions)"
+                         " SELECT m.bucket - n * 60000000, id, 10 - n FROM queend.metric_queues m,"
+                         " unnest(ARRAY[m.queue_id, 4711]) id, generate_series(0, 2) n")
         start_daemon(daemon.conninfo, METRICS_RETENTION_DAYS=1, METRICS_SAMPLE_INTERVAL_MS=100)
-        for table in ("metric_queues", "metric_backlogs"):
-            until(lambda table=table: not database.execute(
-                f"SELECT FROM queend.{table} WHERE bucket < queend.now_us() - 86400000000::bigint").fetchall(),
-                "it is gone")
+        for table, rest in {"metric_queues": [], "metric_backlogs": [], "metric_partitions": [(10,)]}.items():
+            found = "partitions" if rest else "bucket"      # of 4711, which is no queue, nothing stays
+            until(lambda table=table, rest=rest, found=found: database.execute(
+                f"SELECT {found} FROM queend.{table} WHERE bucket < queend.now_us() - 86400000000::bigint").fetchall()
+                == rest, "it is gone")
 
 
 def test_retention_is_shown(client: Client, daemon: Daemon, queue: str) -> None:
