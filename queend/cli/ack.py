@@ -12,7 +12,6 @@ from ..wording import many
 from .client import Server
 from .lines import Bad, payloads
 from .options import Group
-
 from .pop import acknowledge
 from .remote import USAGE, Stop, remote, seconds
 from .terminal import say

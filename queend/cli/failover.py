@@ -10,7 +10,6 @@ import typer
 from ..wording import many
 from .common import database, fail, place, settings_or_exit
 from .options import Yes
-
 from .remote import ending
 from .terminal import say
 

@@ -7,7 +7,6 @@ import typer
 
 from ..wording import many
 from .common import database, settings_or_exit
-
 from .remote import DIFFERS, ending
 from .terminal import say
 
