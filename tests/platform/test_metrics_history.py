@@ -169,7 +169,7 @@ def test_parked_pops_are_an_average_of_every_range(client: Client, daemon: Daemo
 
 
 # Lets a minute pass in the history of backlogs. Two steps: no row may take the place of another meanwhile.
-MINUTE_LATER = ("UPDATE queend.metric_backlogs SET bucket = -bucket",
+MINUTE_LATER = ("LOCK TABLE queend.metric_backlogs", "UPDATE queend.metric_backlogs SET bucket = -bucket",
                 "UPDATE queend.metric_backlogs SET bucket = -bucket - 60000000")
 
 
@@ -200,13 +200,13 @@ def test_the_backlog_of_each_minute(start_daemon: Callable[..., Daemon]) -> None
         minute_later((6, 2))
         seen = history("queue=q")
         assert [one for one, before in zip(seen, [None, *seen], strict=False) if one != before] == [
-            (0, 0), (3, 0), (1, 2)] and len(seen) == len(history()) >= 4
+            (0, 0), (3, 0), (1, 2)] and 4 <= len(seen) <= len(history())      # a minute may begin between the two
         assert history("queue=other")[-1] == (5, 0) and history("queue=none") == []
         assert database.execute("SELECT count(*) FROM queend.metric_backlogs m JOIN queend.queues q"
                                 " ON q.id = m.queue_id WHERE q.name = 'q'").fetchone() == (2,)
         database.execute("DELETE FROM queend.metric_backlogs WHERE queue_id = 0 AND bucket < (SELECT max(bucket) FROM"
                          " queend.metric_backlogs)")
-        assert history("queue=q") == [(1, 2)]
+        assert history("queue=q") in ([(1, 2)], [(1, 2)] * 2)      # a minute may have begun
 
 
 def test_daemons_of_one_machine_are_told_apart(start_daemon: Callable[..., Daemon]) -> None:
@@ -243,8 +243,8 @@ def test_old_minutes_go(start_daemon: Callable[..., Daemon]) -> None:
                          " SELECT min(bucket), 0, 1, 0 FROM queend.metric_queues")
         database.execute("DELETE FROM queend.metric_partitions")
         database.execute("INSERT INTO queend.metric_partitions (bucket, queue_id, partitions)"
-                         " SELECT m.bucket - n * 60000000, id, 10 - n FROM queend.metric_queues m,"
-                         " unnest(ARRAY[m.queue_id, 4711]) id, generate_series(0, 2) n")
+                         " SELECT min(m.bucket) - n * 60000000, id, 10 - n FROM queend.metric_queues m,"
+                         " unnest(ARRAY[m.queue_id, 4711]) id, generate_series(0, 2) n GROUP BY id, n")
         start_daemon(daemon.conninfo, METRICS_RETENTION_DAYS=1, METRICS_SAMPLE_INTERVAL_MS=100)
         for table, rest in {"metric_queues": [], "metric_backlogs": [], "metric_partitions": [(10,)]}.items():
             found = "partitions" if rest else "bucket"      # of 4711, which is no queue, nothing stays
