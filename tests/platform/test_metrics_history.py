@@ -204,6 +204,11 @@ def test_the_backlog_of_each_minute(start_daemon: Callable[..., Daemon]) -> None
         assert history("queue=other")[-1] == (5, 0) and history("queue=none") == []
         assert database.execute("SELECT count(*) FROM queend.metric_backlogs m JOIN queend.queues q"
                                 " ON q.id = m.queue_id WHERE q.name = 'q'").fetchone() == (2,)
+        client.configure("drained")      # while no daemon ran: its last record is older than 12 hours
+        database.execute("INSERT INTO queend.metric_backlogs (bucket, queue_id, pending, processing)"
+                         " SELECT (SELECT max(bucket) FROM queend.metric_backlogs) - 13 * 3600000000, id, 5, 0"
+                         " FROM queend.queues WHERE name = 'drained'")
+        assert set(history("queue=drained")) == {(0, 0)}
         database.execute("DELETE FROM queend.metric_backlogs WHERE queue_id = 0 AND bucket < (SELECT max(bucket) FROM"
                          " queend.metric_backlogs)")
         assert history("queue=q") in ([(1, 2)], [(1, 2)] * 2)      # a minute may have begun

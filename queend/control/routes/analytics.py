@@ -78,7 +78,8 @@ SELECT q.name, m.bucket, m.partitions,
         UNION ALL SELECT x.* FROM queend.metric_partitions x
          WHERE x.queue_id = q.id AND x.bucket >= %(first)s AND x.bucket <= %(last)s) m
  WHERE {OF_QUEUE} ORDER BY q.name, m.bucket LIMIT {ROWS}"""
-# Takes the last record of each bucket. A minute in which nothing was recorded for queue 0 is unknown.
+# Takes the last record of each bucket. A minute in which nothing was recorded for queue 0 is unknown. A queue without a
+# record in the 12 hours before has no backlog (stats_note).
 BACKLOG = """
 SELECT t.at, coalesce(b.pending, 0) AS pending, coalesce(b.processing, 0) AS processing
   FROM (SELECT 0 AS id WHERE %(queue)s::text IS NULL
@@ -86,7 +87,8 @@ SELECT t.at, coalesce(b.pending, 0) AS pending, coalesce(b.processing, 0) AS pro
  CROSS JOIN (SELECT m.bucket - m.bucket %% %(width)s AS at, max(m.bucket) AS last FROM queend.metric_backlogs m
               WHERE m.queue_id = 0 AND m.bucket >= %(first)s AND m.bucket <= %(last)s GROUP BY 1) t
   LEFT JOIN LATERAL (SELECT x.pending, x.processing FROM queend.metric_backlogs x
-                      WHERE x.queue_id = w.id AND x.bucket <= t.last ORDER BY x.bucket DESC LIMIT 1) b ON true
+                      WHERE x.queue_id = w.id AND x.bucket <= t.last AND x.bucket > t.last - 43200000000
+                      ORDER BY x.bucket DESC LIMIT 1) b ON true
  ORDER BY t.at"""
 PARKED_BY = f"""
 SELECT m.bucket - m.bucket %% %(width)s AS at, q.name, m.hostname, m.port, m.worker, {PARKED}
