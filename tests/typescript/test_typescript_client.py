@@ -81,7 +81,7 @@ def test_the_types_are_made_of_the_routes() -> None:
 
 @pytest.mark.parametrize("file", FILES, ids=[file.name for file in FILES])
 def test_under_node(world: World, built: None, file: Path) -> None:
-    told = run("node", "--test", "--test-timeout=60000", f"build/tests/{file.stem}.js", **world.environment)
+    told = run("node", "--test", "--test-timeout=170000", f"build/tests/{file.stem}.js", **world.environment)
     assert "Warning" not in told and re.search(r"^# pass [1-9]", told, re.M), told
 
 
