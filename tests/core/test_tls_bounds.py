@@ -276,8 +276,7 @@ def test_one_answer_after_the_last_request_when_there_is_no_room(secure, context
             other.socket.sendall(other.hello()[:50])
         until(lambda: counted(edge, "no_room") > 0, "there is no room")
         client.tls.write(b"x" * 16_000)
-        client.socket.sendall(client.sealed.read()[:12_000])
-        time.sleep(0.3)
+        sent(edge, client, client.sealed.read()[:12_000])
         edge.release()
         assert client.ends().count(b"HTTP/1.1 ") == 1
         for other in others:

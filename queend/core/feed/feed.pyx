@@ -384,8 +384,8 @@ cdef void feed_beat(Engine* e, Feed* f, int64_t now) noexcept nogil:
     conn_dirty(f.r.conn)
 
 cdef bint feed_dead(Feed* f, int64_t now, int64_t beat) noexcept nogil:
-    # Returns True if the client of a WebSocket is silent, or if a frame, or a record of TLS, was incomplete twice, one
-    # interval of heartbeats apart. A pause brings this look earlier, so not every look counts.
+    # Returns True if the client of a WebSocket is silent. Also if a frame or a record of TLS was incomplete at two
+    # looks, one interval of heartbeats apart. A pause calls this earlier; such a call changes nothing.
     cdef bint half = f.half
     if now < f.half_due:
         return False

@@ -1,6 +1,7 @@
-# Scans read what no notice tells of, a page at a time. Of a group: its cursors, and the ends of its partitions. Of
-# leases: whether they ended before their expiry through another daemon. In: groups that want a scan (ready/groups);
-# looks that saw a commit. Out: positions, leases and heads in the book; pops that waited for the scan.
+# Scans read what no notice tells of, a page at a time. The scan of a group reads its cursors and the ends of its
+# partitions. The scan of leases finds those that another daemon ended before their expiry.
+# In: groups that want a scan (ready/groups); looks that saw a commit. Out: positions, leases and heads in the book;
+# pops that waited for the scan.
 # Owner: the worker, with the statement of find/poll; a group under scan is pinned. Locks: catalog.lock, then book.lock.
 
 # ---- a group ---------------------------------------------------------------------------------------------------------
