@@ -33,7 +33,7 @@ KIND := build/.$(if $(QUICK),quick,full)
 
 build: $(KIND) ## compile the core in place (QUICK=1: unoptimized, in a quarter of the time)
 
-$(KIND): $(VENV)/.ready setup.py queend/_core.pyx $(shell find queend/core -type f)
+$(KIND): $(VENV)/.ready setup.py queend/_core.pyx queend/spark/_digests.pyx $(shell find queend/core -type f)
 	@mkdir -p build
 	@QUEEND_QUICK=$(QUICK) $(BIN)/python setup.py --quiet build_ext --inplace $(if $(wildcard $@),,--force)
 	@rm -f build/.quick build/.full
@@ -256,4 +256,4 @@ bench-spark-archive: build system-tests ## 10^7 rows into an archive and out of 
 	@$(BIN)/python bench/spark_archive.py --write $(ARGS)
 
 clean: ## remove what was built (not the data)
-	@rm -rf build .asan .tsan .fuzz *.egg-info queend/_core*.so $(VENV)
+	@rm -rf build .asan .tsan .fuzz *.egg-info queend/_core*.so queend/spark/_digests*.so $(VENV)

@@ -1,4 +1,4 @@
-"""Build of queend: one extension module, and the SQL files shipped as package data.
+"""Build of queend: the core and a small extension module of the Spark connector; the SQL files shipped as package data.
 
 QUEEND_SANITIZE=address,undefined builds an instrumented module instead (make test-asan), QUEEND_SANITIZE=thread
 another (make test-tsan).
@@ -75,6 +75,17 @@ def core_extension() -> Extension:
     )
 
 
+def digests_extension() -> Extension:
+    """Ids of rows for the sink of Spark: an executor loads this instead of the core."""
+    digests = Extension("queend.spark._digests", ["queend/spark/_digests.pyx"], include_dirs=["queend/core/includes"],
+                        depends=["queend/core/includes/wide.h"],
+                        extra_compile_args=["-O2", "-g", "-fvisibility=hidden", "-Wall", "-Wno-unused-function",
+                                            "-DOPENSSL_SUPPRESS_DEPRECATED"])
+    for key, values in flags_of(["libcrypto"]).items():
+        setattr(digests, key, getattr(digests, key) + values)
+    return digests
+
+
 def link_zlib(core: Extension) -> None:
     """Links zlib's archive, where there is one: auditwheel leaves the shared library out of a wheel, because it takes
     it for a part of every system."""
@@ -96,7 +107,7 @@ def extensions() -> list[Extension]:
     link_zlib(core)
     # Cython holds a million nodes until it ends. Looking for garbage among them takes two fifths of its time.
     gc.disable()
-    return cythonize([core], include_path=[str(ROOT), str(ROOT / "queend")],
+    return cythonize([core, digests_extension()], include_path=[str(ROOT), str(ROOT / "queend")],
                      annotate=bool(os.environ.get("QUEEND_ANNOTATE")),
                      build_dir=os.environ.get("QUEEND_BUILD_DIR", "build"),
                      compiler_directives={"language_level": "3"})

@@ -35,7 +35,8 @@ def test_a_wheel_has_all_that_serves(inside):
         assert not wanted - files, name
         shared = {one for one in files if "/share/queend/systemd/" in one and not one.endswith("/")}
         assert {Path(one).name for one in shared} == units
-        assert [one for one in files if re.fullmatch(r"queend/_core\.cpython-.*\.so", one)]
+        for module in ("queend/_core", "queend/spark/_digests"):
+            assert [one for one in files if re.fullmatch(module + r"\.cpython-.*\.so", one)]
 
 
 def test_a_wheel_has_neither_sources_of_the_core_nor_tests(inside):
