@@ -1,0 +1,48 @@
+"""Modes of writing that a queue does not have, and columns that it does not store: the answers say what to do."""
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from support.client import Client
+from support.daemon import Daemon
+from support.log import heads
+
+
+@pytest.mark.parametrize(("mode", "text"), [
+    ("overwrite", 'a queue cannot be overwritten: use mode("append")'),
+    ("errorifexists", 'cannot be written in the "ErrorIfExists" mode. Please use either the "Append"'),
+    ("ignore", 'cannot be written in the "Ignore" mode. Please use either the "Append"'),
+])
+def test_modes_of_a_batch(spark: SparkSession, daemon: Daemon, client: Client, queue: str, mode: str,
+                          text: str) -> None:
+    client.push(queue, 1)
+    with pytest.raises(Exception) as caught:
+        spark.sql("select '2' value").write.format("queend").mode(mode).options(url=daemon.url, queue=queue).save()
+    assert text in str(caught.value)
+    assert heads(client, queue) == {"Default": 1}
+
+
+@pytest.mark.parametrize(("mode", "text"), [
+    ("update", "queend does not support Update mode"),
+    ("complete", 'a queue cannot be overwritten, so there is no outputMode("complete"): use "append", or foreachBatch'),
+])
+def test_modes_of_a_stream(spark: SparkSession, daemon: Daemon, client: Client, queue: str, tmp_path: Path, mode: str,
+                           text: str) -> None:
+    client.push(queue, 1)
+    events = spark.readStream.format("queend").options(url=daemon.url, subscribe=queue, startingOffsets="earliest")
+    counts = events.load().groupBy("key").count().selectExpr("key", "string(count) value")
+    query = counts.writeStream.format("queend").outputMode(mode).options(
+        url=daemon.url, queue=f"{queue}.out", checkpointLocation=str(tmp_path)).trigger(availableNow=True).start()
+    with pytest.raises(Exception) as caught:
+        query.awaitTermination()
+    assert text in str(caught.value)
+    assert heads(client, f"{queue}.out") == {}
+
+
+def test_headers_are_not_stored(spark: SparkSession, daemon: Daemon, queue: str) -> None:
+    frame = spark.sql("select '1' value, array(struct('a' as key, X'00' as value)) headers")
+    with pytest.raises(Exception, match='column "headers" cannot be stored: messages have no headers but the trace '
+                                        'context, which is the column "traceparent"'):
+        frame.write.format("queend").mode("append").options(url=daemon.url, queue=queue).save()
