@@ -155,9 +155,9 @@ def _at(link: Link, queue: str, at: str | int, settings: SourceSettings, table: 
     answers partitions come and go. A partition that is gone from the second answer stands at its head. edge, names:
     as `Edge.check_time` checks them."""
     found = assigned(table_of(link, queue, at), settings, queue)
-    if edge is not None:
-        some = pc.less(found.column("offset"), found.column("highWatermark"))
-        edge.check_time(queue, int(at), found.column("name").filter(some).to_pylist(), names)
+    if edge is not None and edge.strict:
+        later = found.filter(pc.less(found.column("offset"), found.column("highWatermark"))).column("name")
+        edge.check_time(queue, int(at), (later if names else later[:1]).to_pylist(), names)
     wanted = table.column("number").cast(pa.int64())
     place = pc.index_in(wanted, found.column("number").cast(pa.int64()).combine_chunks())
     return pc.coalesce(pc.take(found.column("offset").combine_chunks(), place.combine_chunks()),

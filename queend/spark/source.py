@@ -177,10 +177,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._seen is None:
             return None
         first, end, heads = self._seen
-        unread = {queue: [head - end.get(queue, {}).get(number, first[queue][number]) for number, head in known.items()]
+        unread = {queue: [] if end is heads else
+                  [head - end.get(queue, {}).get(number, first[queue][number]) for number, head in known.items()]
                   for queue, known in heads.items()}
-        read = summed(heads)
-        return {"read": {queue: {**read[queue], "behind": sum(unread[queue])} for queue in read},
+        return {"read": {queue: {**said, "behind": sum(unread[queue])} for queue, said in summed(heads).items()},
                 **metrics(one for counts in unread.values() for one in counts)}
 
     def _waits(self, total: int) -> bool:

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -38,14 +38,13 @@ class Edge:
         return cls(word, places, asked(f"{side}OffsetsByTimestamp", options.text(f"{side}OffsetsByTimestamp")),
                    options.maybe(f"{side}Timestamp"), strict and side == "starting")
 
-    def check_time(self, queue: str, moment: int, later: Iterable[str], names: Iterable[str] | None = None) -> None:
+    @staticmethod
+    def check_time(queue: str, moment: int, later: Collection[str], names: Iterable[str] | None) -> None:
         """Raises OptionError if nothing is to be read from a time on. later: partitions with a record stored then or
         later. names: partitions each of which must be among them; None: the queue must have any. Partitions are keys,
-        so that most of them may be idle."""
-        if not self.strict:
-            return
+        so most of them may be idle."""
         if names is None:
-            missing = None if any(True for _ in later) else f"queue {queue!r}"
+            missing = None if later else f"queue {queue!r}"
         else:
             there = set(later)
             missing = next((f"partition {name!r} of queue {queue!r}" for name in names if name not in there), None)

@@ -45,9 +45,11 @@ def test_json_of_other_programs() -> None:
     assert read(pa.array(['"YWI\\u003d"']), "base64", str).to_pylist() == [b"ab"]
 
 
+NO_BASE64 = ["no base64", "YQ", "YQ==\\n", "YQ==YQ==", "YW-_", "=", "käse"]
+
+
 @pytest.mark.parametrize(("form", "text"), [("text", "7"), ("text", '{"a": 1}'), ("base64", '["YQ=="]'),
-                                            ("base64", '"no base64"'), ("base64", '"YQ"'), ("base64", '"YQ==\\n"'),
-                                            ("base64", "true")])
+                                            ("base64", "true"), *(("base64", f'"{one}"') for one in NO_BASE64)])
 def test_a_value_of_another_form_is_named(form: str, text: str) -> None:
     with pytest.raises(OptionError) as caught:
         read(pa.array(['"YQ=="', None, text]), form, "row {}".format)
