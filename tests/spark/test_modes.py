@@ -31,11 +31,11 @@ def test_modes_of_a_batch(spark: SparkSession, daemon: Daemon, client: Client, q
 ], ids=["update", "complete"])
 def test_modes_of_a_stream(spark: SparkSession, daemon: Daemon, client: Client, queue: str, tmp_path: Path, mode: str,
                            text: str) -> None:
-    client.push(queue, 1)
-    events = spark.readStream.format("queend").options(url=daemon.url, subscribe=queue, startingOffsets="earliest")
-    counts = events.load().groupBy("key").count().selectExpr("key", "string(count) value")
-    query = counts.writeStream.format("queend").outputMode(mode).options(
-        url=daemon.url, queue=f"{queue}.out", checkpointLocation=str(tmp_path)).trigger(availableNow=True).start()
+    (tmp_path / "events.json").write_text('{"key": "a"}\n')
+    counts = spark.readStream.schema("key string").json(str(tmp_path)).groupBy("key").count().selectExpr(
+        "key", "string(count) value")
+    writer = counts.writeStream.format("queend").outputMode(mode).trigger(availableNow=True)
+    query = writer.options(url=daemon.url, queue=f"{queue}.out", checkpointLocation=str(tmp_path / "checkpoint")).start()
     with pytest.raises(Exception, match=re.escape(text)):
         query.awaitTermination()
     assert heads(client, f"{queue}.out") == {}
