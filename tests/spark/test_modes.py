@@ -35,7 +35,7 @@ def test_modes_of_a_stream(spark: SparkSession, daemon: Daemon, client: Client, 
     counts = spark.readStream.schema("key string").json(str(tmp_path)).groupBy("key").count().selectExpr(
         "key", "string(count) value")
     writer = counts.writeStream.format("queend").outputMode(mode).trigger(availableNow=True)
-    query = writer.options(url=daemon.url, queue=f"{queue}.out", checkpointLocation=str(tmp_path / "checkpoint")).start()
+    query = writer.options(url=daemon.url, queue=f"{queue}.out", checkpointLocation=f"{tmp_path}/checkpoint").start()
     with pytest.raises(Exception, match=re.escape(text)):
         query.awaitTermination()
     assert heads(client, f"{queue}.out") == {}
