@@ -63,7 +63,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "completion": ("completion", "Print a shell completion script for commands, options and names of queues, "
                                      "groups and contexts."),
         "worker": ("worker", "Run the workers of a Python program (docs/client.md)."),
-        "spark": ("spark", "Run Spark jobs: archive, read, replay, dlq, aggregate, backfill (docs/spark.md)."),
+        "spark": ("spark", "Run Spark jobs: archive, read, replay, dlq, aggregate, backfill, lag (docs/spark.md)."),
     },
 }
 REWORDED = ((r"^Value error, ", ""), (r", unable to (parse|interpret).*", ""), (r"^Input should be ", "it must be "))

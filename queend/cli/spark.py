@@ -12,12 +12,13 @@ import typer
 from ..duration import PART, WHOLE, exact, milliseconds
 from .common import fail
 from .contexts import ContextError
+from .output import Format, Output, show, span
 from .remote import USAGE, Stop, given, like, meant, tell
 from .terminal import say
 
 WORDS = {"d": "day", "h": "hour", "m": "minute", "s": "second", "ms": "millisecond"}
 spark = typer.Typer(no_args_is_help=True,
-                    help="Run Spark jobs: archive, read, replay, dlq, aggregate, backfill (docs/spark.md).")
+                    help="Run Spark jobs: archive, read, replay, dlq, aggregate, backfill, lag (docs/spark.md).")
 
 Url = Annotated[Optional[str], typer.Option(help="URLs of the daemons, separated by commas.")]
 TokenFile = Annotated[Optional[str], typer.Option(help="File with a bearer token.")]
@@ -295,3 +296,22 @@ def backfill(
     run.jar = jar or usual()
     run(work, jdbc, table, to, job, id=tuple(id), key=key, order=tuple(order or ()), value=value, where=where,
         split=split, parts=parts, user=user, password=os.environ.get("JDBC_PASSWORD"), driver=driver, tasks=tasks)
+
+
+@spark.command()
+def lag(
+    checkpoint: Annotated[str, typer.Argument(help="Checkpoint directory of the stream, or of the job aggregate: on "
+                                                   "this machine, or s3://…")],
+    url: Url = None, token_file: TokenFile = None, ca: Ca = None, cert: Cert = None, output: Output = Format.table,
+) -> None:
+    """Show how far a stream is behind: for each queue, the records that its checkpoint has not read."""
+    from ..spark.jobs import JobError
+    from ..spark.jobs import lag as work
+
+    try:
+        rows = work(checkpoint, **link(url, token_file, ca, cert))
+    except JobError as error:
+        fail(str(error))
+    show(rows, {"queue": "queue", "partitions": "partitions", "behind": "partitionsBehind", "lag": "lag",
+                "lost": "lost", "oldest": lambda row: span(row["oldestSeconds"]), "state": "state", "source": "source"},
+         output, "queue", spare=("source", "state", "lost", "partitions"))

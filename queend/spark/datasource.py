@@ -63,7 +63,9 @@ class QueendDataSource(DataSource):
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
         if overwrite:
-            raise OptionError('a queue cannot be overwritten: use outputMode("append") or "update"')
-        writer = StreamWriter(SinkSettings.of(Options(self.options)), schema)
+            raise OptionError('a queue cannot be overwritten, so there is no outputMode("complete"): use "append", or '
+                              'foreachBatch, which writes the whole result as messages: batch.write.format("queend")'
+                              '.option("queryId", f"NAME-{epoch}").mode("append").save()')
+        writer = StreamWriter(SinkSettings.of(Options(self.options), streaming=True), schema)
         reach(writer.settings.link)
         return writer

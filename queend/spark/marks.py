@@ -112,6 +112,10 @@ class Marks:
         for queue in set(self.known) - set(there):
             self._forget(queue)
 
+    def safe_time(self, queue: str) -> str:
+        """Returns the database's time of the last look, at most the start of the oldest push in flight (ISO 8601)."""
+        return self._since[queue]
+
     def _forget(self, queue: str) -> None:
         for kept in (self.known, self.numbers, self._since):
             kept.pop(queue, None)

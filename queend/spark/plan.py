@@ -131,14 +131,15 @@ def edge_offsets(link: Link, edge: Edge, queue: str, settings: SourceSettings, t
     """Returns the offset of an edge in each partition of the table."""
     floor, head = table.column("logStartOffset"), table.column("highWatermark")
     if edge.time is not None:
-        return _at(link, queue, edge.time, settings, table)
+        return _at(link, queue, edge.time, settings, table, edge)
     places = floor if edge.word == "earliest" else head
     if edge.times is not None:
         wanted = edge.times.get(queue, {})
         for moment in sorted(set(wanted.values())):
             names = pa.array([name for name, one in wanted.items() if one == moment], pa.string())
-            places = pc.if_else(pc.is_in(table.column("name"), names), _at(link, queue, moment, settings, table),
-                                places)
+            those = pc.is_in(table.column("name"), names)
+            at = _at(link, queue, moment, settings, table, edge, table.column("name").filter(those).to_pylist())
+            places = pc.if_else(those, at, places)
     elif edge.places is not None:
         wanted = edge.places.get(queue, {})
         index = pc.index_in(table.column("name"), pa.array(list(wanted), pa.string()))
@@ -148,10 +149,15 @@ def edge_offsets(link: Link, edge: Edge, queue: str, settings: SourceSettings, t
     return places
 
 
-def _at(link: Link, queue: str, at: str | int, settings: SourceSettings, table: pa.Table) -> pa.ChunkedArray:
+def _at(link: Link, queue: str, at: str | int, settings: SourceSettings, table: pa.Table, edge: Edge | None = None,
+        names: list[str] | None = None) -> pa.ChunkedArray:
     """Returns the offset at a time for each partition of the table, joined by the partition's number: between two
-    answers partitions come and go. A partition that is gone from the second answer stands at its head."""
+    answers partitions come and go. A partition that is gone from the second answer stands at its head. edge, names:
+    as `Edge.check_time` checks them."""
     found = assigned(table_of(link, queue, at), settings, queue)
+    if edge is not None and edge.strict:
+        later = found.filter(pc.less(found.column("offset"), found.column("highWatermark"))).column("name")
+        edge.check_time(queue, int(at), (later if names else later[:1]).to_pylist(), names)
     wanted = table.column("number").cast(pa.int64())
     place = pc.index_in(wanted, found.column("number").cast(pa.int64()).combine_chunks())
     return pc.coalesce(pc.take(found.column("offset").combine_chunks(), place.combine_chunks()),

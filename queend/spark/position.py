@@ -6,7 +6,7 @@ import json
 import sys
 import zlib
 from array import array
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from .settings import OptionError
@@ -18,12 +18,32 @@ EARLIEST, LATEST = -2, -1    # as Kafka's source spells them
 Position = dict[str, dict[int, int]]
 
 
-def packed(position: Position, numbers: Mapping[str, int]) -> dict[str, Any]:
+def packed(position: Position, numbers: Mapping[str, int], assigned: bool = False) -> dict[str, Any]:
     """Returns a position in the form of a checkpoint, with the numbers of the queues beside it. Per queue it has the
-    partitions' numbers, each as the step from the one before, and their offsets; compressed. Equal positions give equal
-    texts, because Spark compares them."""
-    return {"version": VERSION, "queues": {queue: _pack(position[queue]) for queue in sorted(position)},
-            "numbers": {queue: numbers[queue] for queue in sorted(position) if queue in numbers}}
+    partitions' numbers, each as the step from the one before, and their offsets; compressed. `read` is for people.
+    assigned: the stream reads only these partitions. Equal positions give equal texts, because Spark compares them."""
+    return {"version": VERSION, "read": summed(position),
+            "queues": {queue: _pack(position[queue]) for queue in sorted(position)},
+            "numbers": {queue: numbers[queue] for queue in sorted(position) if queue in numbers},
+            **({"assigned": True} if assigned else {})}
+
+
+def summed(position: Position) -> dict[str, dict[str, int]]:
+    """Returns the number of partitions of each queue, and the sum of their next offsets."""
+    return {queue: {"partitions": len(offsets), "offsets": sum(offsets.values())}
+            for queue, offsets in sorted(position.items())}
+
+
+def same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Returns whether two packed positions are equal, whichever version of the connector wrote them."""
+    return all(one.get(name) == other.get(name) for name in ("version", "queues", "numbers"))
+
+
+def metrics(unread: Iterable[int]) -> dict[str, float]:
+    """Returns the metrics of Kafka's source. unread: the records of each partition that are not read yet."""
+    counts = list(unread) or [0]
+    return {"avgOffsetsBehindLatest": round(sum(counts) / len(counts), 1), "maxOffsetsBehindLatest": max(counts),
+            "minOffsetsBehindLatest": min(counts)}
 
 
 def unpacked(values: Mapping[str, Any]) -> Position:

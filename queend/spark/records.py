@@ -6,6 +6,7 @@ import json
 import logging
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,6 +16,7 @@ from .link import ARROW, Link
 from .plan import DataLost, Range
 from .settings import named
 from .shape import SchemaError
+from .values import read
 from .wanted import SourceSettings
 
 ENTRIES = 1024         # of one call
@@ -45,7 +47,7 @@ def usual(headers: bool) -> StructType:
 class Columns:
     """The columns that Spark wants, and those that the daemon is asked for. Unwanted columns are not sent."""
 
-    def __init__(self, schema: StructType):
+    def __init__(self, schema: StructType, form: str = "json"):
         from pyspark.sql.pandas.types import to_arrow_schema
 
         for field in schema.fields:
@@ -55,8 +57,13 @@ class Columns:
             said = field.dataType.simpleString()
             if said != kind and said not in ALSO.get(field.name, ()):
                 raise SchemaError(f'column "{field.name}" is {kind}, not {said}')
+            if field.name == "value" and form == "base64" and said != kind:
+                raise SchemaError(f'column "value" is {kind} with valueFormat=base64, not {said}: cast it in the query')
         self.schema = to_arrow_schema(schema, timezone="UTC")
-        self.asked = sorted({FROM[name] for name in self.schema.names})
+        self.format = form
+        asked = {FROM[name] for name in self.schema.names}
+        placed = {"queue", "partition", "offset"} if form != "json" and "payload" in asked else set()
+        self.asked = sorted(asked | placed)    # errors about a value name its record
 
     def batch(self, found: pa.RecordBatch) -> pa.RecordBatch:
         return pa.RecordBatch.from_arrays([self._column(found, field) for field in self.schema], schema=self.schema)
@@ -65,6 +72,8 @@ class Columns:
         if field.name == "timestampType":
             return pa.repeat(pa.scalar(1, field.type), found.num_rows)    # the time of the log, as Kafka numbers it
         column = found.column(FROM[field.name])
+        if field.name == "value" and self.format != "json":
+            return read(column, self.format, partial(_place, found)).cast(field.type)
         if field.name == "traceparent":
             return pc.struct_field(pc.extract_regex(column, '"traceparent":"(?P<parent>[^"]*)"'),
                                    "parent").cast(field.type)
@@ -73,6 +82,11 @@ class Columns:
         if pa.types.is_dictionary(column.type):
             return column.dictionary.cast(field.type).take(column.indices)
         return column if column.type == field.type else column.cast(field.type)
+
+
+def _place(found: pa.RecordBatch, at: int) -> str:
+    queue, partition, offset = (found.column(name)[at].as_py() for name in ("queue", "partition", "offset"))
+    return f"queue {queue!r}, partition {partition!r}, offset {offset}"
 
 
 def _headers(column: pa.Array) -> pa.Array:

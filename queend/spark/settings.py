@@ -2,15 +2,19 @@
 from __future__ import annotations
 
 import difflib
+import logging
 import os
+import re
 import ssl
 import tempfile
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
+
+from ..duration import milliseconds
 
 MIB = 1 << 20
 HERE = "http://127.0.0.1:6632"
@@ -20,13 +24,25 @@ ITEMS_MOST = 10_000    # of one push (docs/push-formats.md)
 
 LINK = ("url", "token", "tokenFile", "ca", "cert", "key", "timeoutMs", "retryTimeoutMs", "retries", "retryMs")
 SINK = ("queue", "partition", "topic", "batchRows", "batchBytes", "requestsInFlight", "compression", "delivery",
-        "queryId", "onError", "deadLetterQueue", "deadLetterPath")
+        "queryId", "onError", "deadLetterQueue", "deadLetterPath", "valueFormat")
 SOURCE = ("subscribe", "subscribePattern", "assign", "startingOffsets", "endingOffsets", "startingTimestamp",
-          "endingTimestamp", "startingOffsetsByTimestamp", "endingOffsetsByTimestamp", "maxOffsetsPerTrigger",
-          "minPartitions", "maxRecordsPerPartition", "failOnDataLoss", "includeHeaders", "commitGroup", "fetchBytes")
+          "endingTimestamp", "startingOffsetsByTimestamp", "endingOffsetsByTimestamp",
+          "startingOffsetsByTimestampStrategy", "maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay",
+          "minPartitions", "maxRecordsPerPartition", "failOnDataLoss", "includeHeaders", "commitGroup", "fetchBytes",
+          "valueFormat")
+STREAMS_ONLY = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "commitGroup")    # of SOURCE
+FORMATS = ("json", "base64", "text")    # of valueFormat
 # Options that Spark itself adds to ours.
 FOREIGN = {"path", "checkpointlocation", "queryname", "outputmode", "header", "mergeschema", "provider", "owner",
            "location", "comment", "external", "is_managed_location", "table_type", "collation"}
+# Beginnings of the names of Kafka's options, in lower case, and what a queue has instead. The first one counts.
+GROUP = 'a queue is read without a consumer group; the option "commitGroup" names one whose lag shows the progress'
+KAFKA = {"groupidprefix": GROUP, "kafka.group.id": GROUP,
+         **dict.fromkeys(("kafka.security.", "kafka.sasl.", "kafka.ssl."),
+                         'set the options "token" or "tokenFile", and for https "ca", "cert" and "key"'),
+         "kafka.": 'a queue is read and written over HTTP; set the option "url" to the address of the daemon, like '
+                   'http://HOST:6632'}
+SPELLED = {"groupidprefix": "groupIdPrefix"}    # Spark tells names in lower case
 
 
 class OptionError(ValueError):
@@ -40,13 +56,23 @@ class Options:
         self.values = {name.lower(): value for name, value in values.items()}
         known = {name.lower(): name for name in (*LINK, *SINK, *SOURCE)}
         for name in values:
-            if name.lower().startswith("kafka."):
-                raise OptionError(f'there is no option "{name}": a queue is read and written over HTTP; set the option '
-                                  '"url" to the address of the daemon, like http://HOST:6632')
+            instead = next((one for begin, one in KAFKA.items() if name.lower().startswith(begin)), None)
+            if instead:
+                raise OptionError(f'there is no option "{SPELLED.get(name.lower(), name)}": {instead}')
             if name.lower() not in known and name.lower() not in FOREIGN and "." not in name:
                 near = difflib.get_close_matches(name.lower(), known, 1)
                 hint = f"; did you mean {known[near[0]]}?" if near else ""
                 raise OptionError(f'there is no option "{name}"{hint}')
+
+    def ineffective(self, names: Iterable[str], where: str) -> None:
+        """Warns in the log of given options that have no effect. where: the end of the sentence."""
+        for name in names:
+            if name.lower() in self.values:
+                logging.getLogger("queend.spark").warning('option "%s" has no effect %s', name, where)
+
+    def dotted(self) -> list[str]:
+        """Returns the given names with a dot: no option has one. A table keeps each of its options as `option.NAME`."""
+        return [name for name in self.values if "." in name and not name.startswith("option.")]
 
     def text(self, name: str, default: str | None = None) -> str | None:
         return self.values.get(name.lower()) or default
@@ -72,6 +98,18 @@ class Options:
         if value not in choices:
             raise OptionError(f'option "{name}" must be {" or ".join(choices)}, not "{value}"')
         return value
+
+    def seconds(self, name: str, default: float) -> float:
+        """Returns a duration. A number without a unit counts milliseconds, as for Kafka's source."""
+        value = self.values.get(name.lower())
+        if value is None:
+            return default
+        word = re.sub("min$", "m", value.strip().lower())
+        found = milliseconds(f"{word}ms" if word.isdecimal() else word)
+        if found is None:
+            raise OptionError(f'option "{name}" must be a number with a unit, like 500ms, 30s, 15m or 1h, not '
+                              f'"{value}"')
+        return found / 1000
 
     def flag(self, name: str, default: bool) -> bool:
         return self.choice(name, *(("true", "false") if default else ("false", "true"))) == "true"
@@ -155,7 +193,7 @@ class LinkSettings:
 
 @dataclass(frozen=True)
 class SinkSettings:
-    """How rows become requests."""
+    """How rows become requests. format: one of FORMATS."""
 
     link: LinkSettings
     queue: str | None
@@ -168,9 +206,13 @@ class SinkSettings:
     query: str
     dead_queue: str | None
     dead_path: str | None
+    format: str
 
     @classmethod
-    def of(cls, options: Options) -> SinkSettings:
+    def of(cls, options: Options, streaming: bool = False) -> SinkSettings:
+        options.ineffective([*(name for name in SOURCE if name not in SINK), *options.dotted()], "on a write")
+        if streaming:
+            options.ineffective(["queryId"], "on a stream: its query id is that of its checkpoint")
         queue, path = options.text("deadLetterQueue"), options.text("deadLetterPath")
         if options.choice("onError", "fail", "deadletter") == "fail":
             if queue or path:
@@ -188,7 +230,7 @@ class SinkSettings:
                    options.whole("batchBytes", 4 * MIB, 1024, 32 * MIB),
                    options.whole("requestsInFlight", 1, 1, 64), None if compression == "none" else compression,
                    options.choice("delivery", "exactly-once", "at-least-once") == "exactly-once",
-                   options.text("queryId") or str(uuid.uuid4()), queue, path)
+                   options.text("queryId") or str(uuid.uuid4()), queue, path, options.choice("valueFormat", *FORMATS))
 
 
 def named(values: Any) -> str:

@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 
 from .jsontext import json_text
 from .settings import named
+from .values import written
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -31,7 +32,7 @@ class SchemaError(ValueError):
 
 @dataclass(frozen=True)
 class Shape:
-    """Names of the frame's columns by their role; None: no such column."""
+    """Names of the frame's columns by their role; None: no such column. format: one of settings.FORMATS."""
 
     value: str
     queue: str | None
@@ -40,18 +41,25 @@ class Shape:
     transaction: str | None
     trace: str | None
     due: str | None
+    format: str = "json"
 
     @classmethod
-    def of(cls, schema: StructType, queue: str | None) -> Shape:
+    def of(cls, schema: StructType, queue: str | None, form: str = "json") -> Shape:
         found: dict[str, str] = {}
         for field in schema.fields:
             known = next((one for one in COLUMNS if one.lower() == field.name.lower()), None)
+            if field.name.lower() == "headers":
+                raise SchemaError(f'column "{field.name}" cannot be stored: messages have no headers but the trace '
+                                  'context, which is the column "traceparent". Drop it, or put it into value')
             if known is None:
                 raise SchemaError(f'unknown column "{field.name}"; the columns of a queue are {named(COLUMNS)}. Drop '
                                   'it, or put it into value')
             kind = field.dataType.typeName()
             if kind not in COLUMNS[known] and kind != "void":
                 raise SchemaError(f'column "{field.name}" is {kind}; it must be {" or ".join(sorted(COLUMNS[known]))}')
+            if known == "value" and kind in NESTED and form != "json":
+                raise SchemaError(f'column "{field.name}" is {kind}; with valueFormat={form} it must be '
+                                  f'{" or ".join(sorted(TEXT))}')
             found[known] = field.name
         if "value" not in found:
             raise SchemaError('column "value" is missing (string or binary with JSON text, or a struct)')
@@ -60,7 +68,7 @@ class Shape:
         if not queue and "queue" not in found and "topic" not in found:
             raise SchemaError('no queue is given: set the option "queue", or add a column "queue"')
         return cls(found["value"], found.get("queue") or found.get("topic"), found.get("partition"), found.get("key"),
-                   found.get("transactionId"), found.get("traceparent"), found.get("deliverAt"))
+                   found.get("transactionId"), found.get("traceparent"), found.get("deliverAt"), form)
 
     @property
     def lane(self) -> str | None:
@@ -79,7 +87,7 @@ class Shape:
             columns["traceparent"] = _text(batch.column(self.trace))
         if self.due:
             columns["deliverAt"] = batch.column(self.due).cast(pa.timestamp("us", "UTC"))
-        columns["payload"] = _payload(batch.column(self.value))
+        columns["payload"] = _payload(batch.column(self.value), self.format)
         if self.transaction:
             given = _text(batch.column(self.transaction))
             columns["transactionId"] = pc.coalesce(given, ids.texts(columns)) if ids and given.null_count else given
@@ -93,5 +101,7 @@ def _text(column: pa.Array) -> pa.Array:
     return column if pa.types.is_string(column.type) else column.cast(pa.string())
 
 
-def _payload(column: pa.Array) -> pa.Array:
+def _payload(column: pa.Array, form: str) -> pa.Array:
+    if form != "json":
+        return written(column, form)
     return json_text(column) if pa.types.is_nested(column.type) else column

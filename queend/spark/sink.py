@@ -194,7 +194,7 @@ class BatchWriter(DataSourceArrowWriter):
     """Implements `df.write.format("queend")`. The constructor runs on the driver once; `write` in each task."""
 
     def __init__(self, settings: SinkSettings, schema: StructType):
-        self.settings, self.shape = settings, Shape.of(schema, settings.queue)
+        self.settings, self.shape = settings, Shape.of(schema, settings.queue, settings.format)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         return Sink(self.settings, self.shape, self.settings.query, 0, TaskContext.get().partitionId()).write(iterator)
@@ -205,7 +205,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
     makes the same ids again."""
 
     def __init__(self, settings: SinkSettings, schema: StructType):
-        self.settings, self.shape = settings, Shape.of(schema, settings.queue)
+        self.settings, self.shape = settings, Shape.of(schema, settings.queue, settings.format)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         task = TaskContext.get()

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import logging
 import random
+import time
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -26,18 +27,19 @@ from pyspark.sql.types import StructType
 from .link import Link
 from .marks import Marks, NoQueue
 from .plan import Bounds, DataLost, Place, Range, batch_ranges, edge_offsets, tasks_of
-from .position import Position, numbers_of, packed, unpacked
+from .position import Position, metrics, numbers_of, packed, same, summed, unpacked
 from .records import Columns, Records
 from .wanted import SourceSettings
 
 GOLDEN = (5 ** 0.5 - 1) / 2
+EVERY = 2**62    # records: more than there are
 
 
 class BatchReader(DataSourceReader):
     """Implements `spark.read.format("queend")`. The range read is fixed when the query is planned."""
 
     def __init__(self, settings: SourceSettings, schema: StructType):
-        self.settings, self.columns, self.bounds = settings, Columns(schema), Bounds()
+        self.settings, self.columns, self.bounds = settings, Columns(schema, settings.format), Bounds()
 
     def partitions(self) -> list[InputPartition]:
         with Link(self.settings.link) as link:
@@ -105,14 +107,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Implements `spark.readStream.format("queend")`. Lives on the driver as long as the query."""
 
     def __init__(self, settings: SourceSettings, schema: StructType):
-        self.settings, self.columns = settings, Columns(schema)
+        self.settings, self.columns = settings, Columns(schema, settings.format)
         self._link: Link | None = None
         self._marks: Marks | None = None
         self._frozen: Position | None = None
         self._phase = random.random()
+        self._fired: float | None = None    # monotonic time of the last micro-batch; None: none since the start
+        self._seen: tuple[Position, Position, Position] | None = None    # begin, end and heads of the last trigger
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_link": None, "_marks": None, "_frozen": None}    # tasks need none of these
+        return {**self.__dict__, "_link": None, "_marks": None, "_frozen": None, "_seen": None}    # tasks need no such
 
     @property
     def marks(self) -> Marks:
@@ -137,10 +141,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                               "logStartOffset": pa.array([one.floor for one in known.values()], pa.int64())})
             places = edge_offsets(marks.link, self.settings.start, queue, self.settings, table)
             position[queue] = dict(zip(known, places.to_pylist(), strict=True))
-        return packed(position, marks.numbers)
+        return self._packed(position)
+
+    def _packed(self, position: Position) -> dict[str, Any]:
+        return packed(position, self.marks.numbers, self.settings.assigned is not None)
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        return ReadMaxRows(self.settings.most) if self.settings.most else ReadAllAvailable()
+        """Returns a limit also for minOffsetsPerTrigger alone: where Spark wants all records, it asks without one."""
+        limited = self.settings.most or self.settings.least
+        return ReadMaxRows(self.settings.most or EVERY) if limited else ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:
         self._frozen = self._heads()
@@ -148,9 +157,42 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         heads = self._frozen or self._heads()
         begin = self._still_there(start)
-        end = (self._share(begin, heads, limit.max_rows) if isinstance(limit, ReadMaxRows)
-               else self._not_behind(begin, heads))
-        return packed(end, self.marks.numbers)
+        heads = self._not_behind(begin, heads)
+        end = first = heads
+        if isinstance(limit, ReadMaxRows):
+            first = {queue: {number: self._begin(begin, queue, number) for number in known}
+                     for queue, known in heads.items()}
+            total = sum(sum(known.values()) - sum(first[queue].values()) for queue, known in heads.items())
+            if self._waits(total):
+                end = begin
+            elif total > limit.max_rows:
+                end = self._share(first, heads, total, limit.max_rows)
+        self._seen = first, end, heads
+        found = self._packed(end)
+        return start if same(start, found) else found    # Spark compares texts: one of another version would be news
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        """Returns what Spark shows as `latestOffset` of a stream's progress: the heads, and how many records are behind
+        the micro-batch that was planned last."""
+        if self._seen is None:
+            return None
+        first, end, heads = self._seen
+        unread = {queue: [] if end is heads else
+                  [head - end.get(queue, {}).get(number, first[queue][number]) for number, head in known.items()]
+                  for queue, known in heads.items()}
+        return {"read": {queue: {**said, "behind": sum(unread[queue])} for queue, said in summed(heads).items()},
+                **metrics(one for counts in unread.values() for one in counts)}
+
+    def _waits(self, total: int) -> bool:
+        """Returns whether a micro-batch of this many records waits for minOffsetsPerTrigger. The first one after a
+        start never waits, as with Kafka's source. availableNow has no minimum."""
+        least, now = self.settings.least, time.monotonic()
+        if least is None or self._frozen is not None:
+            return False
+        if self._fired is not None and total < least and now - self._fired < self.settings.delay:
+            return True
+        self._fired = now
+        return False
 
     def _still_there(self, start: dict[str, Any]) -> Position:
         """Returns the stream's position without deleted queues: one that was created again is read from its start.
@@ -189,17 +231,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     known[number] = offset
         return heads
 
-    def _share(self, start: Position, heads: Position, most: int) -> Position:
+    def _share(self, begins: Position, heads: Position, total: int, most: int) -> Position:
         """Takes from each partition its share of `most`, in proportion to its unread records. Shares below 1 are summed
         over the partitions: each time the sum passes a whole number, that partition gives a record. The start of the
-        sum moves by the golden ratio each trigger, so every record has the same chance whatever its partition."""
-        heads = self._not_behind(start, heads)
-        begins = {queue: {number: self._begin(start, queue, number) for number in known}
-                  for queue, known in heads.items()}
-        total = sum(max(0, head - begins[queue][number]) for queue, known in heads.items()
-                    for number, head in known.items())
-        if total <= most:
-            return heads
+        sum moves by the golden ratio each trigger, so every record has the same chance whatever its partition.
+        begins, heads: as of all partitions; total: the records between them, more than `most`."""
         self._phase = (self._phase + GOLDEN) % 1
         shared: Position = {}
         before = int(self._phase * total)

@@ -3,22 +3,28 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from .position import asked
-from .settings import MIB, LinkSettings, OptionError, Options
+from .settings import FORMATS, MIB, SINK, SOURCE, STREAMS_ONLY, LinkSettings, OptionError, Options
 
+STRATEGY = "startingOffsetsByTimestampStrategy"
+DELAY = 900.0    # seconds, the default of maxTriggerDelay
 Places = dict[str, dict[str, int]]
 
 
 @dataclass(frozen=True)
 class Edge:
-    """One end of the range to read: by keyword, by partition, or by time. The last field that is set wins."""
+    """One end of the range to read: by keyword, by partition, or by time. The last one that is set wins. strict: a
+    time after the last record is an error."""
 
     word: str
     places: Places | None = None
     times: Places | None = None    # ms, by partition
     time: int | None = None        # ms, for all partitions
+    strict: bool = False
 
     @classmethod
     def of(cls, options: Options, side: str, word: str) -> Edge:
@@ -28,13 +34,38 @@ class Edge:
             word = text.lower()
         else:
             places = asked(f"{side}Offsets", text)
+        strict = options.choice(STRATEGY, "error", "latest") == "error"
         return cls(word, places, asked(f"{side}OffsetsByTimestamp", options.text(f"{side}OffsetsByTimestamp")),
-                   options.maybe(f"{side}Timestamp"))
+                   options.maybe(f"{side}Timestamp"), strict and side == "starting")
+
+    @staticmethod
+    def check_time(queue: str, moment: int, later: Collection[str], names: Iterable[str] | None) -> None:
+        """Raises OptionError if nothing is to be read from a time on. later: partitions with a record stored then or
+        later. names: partitions each of which must be among them; None: the queue must have any. Partitions are keys,
+        so most of them may be idle."""
+        if names is None:
+            missing = None if later else f"queue {queue!r}"
+        else:
+            there = set(later)
+            missing = next((f"partition {name!r} of queue {queue!r}" for name in names if name not in there), None)
+        if missing:
+            option = "startingTimestamp" if names is None else "startingOffsetsByTimestamp"
+            raise OptionError(f'option "{option}": {missing} has no record stored at or after {_shown(moment)}; '
+                              f"{STRATEGY}=latest begins at the head then")
+
+
+def _shown(moment: int) -> str:
+    """Returns a time in ms since 1970 as it was given, and as a date if it is one."""
+    try:
+        return f"{moment} ({datetime.fromtimestamp(moment / 1000, UTC).isoformat(timespec='milliseconds')})"
+    except (ValueError, OverflowError, OSError):
+        return str(moment)
 
 
 @dataclass(frozen=True)
 class SourceSettings:
-    """How queues are read."""
+    """How queues are read. most, least: records of a micro-batch; delay: seconds that a micro-batch may wait for
+    `least` records; format: one of FORMATS."""
 
     link: LinkSettings
     queues: tuple[str, ...]
@@ -43,12 +74,15 @@ class SourceSettings:
     start: Edge
     end: Edge
     most: int | None
+    least: int | None
+    delay: float
     tasks: int | None
     rows: int | None
     strict: bool
     headers: bool
     group: str | None
     bytes: int
+    format: str
 
     def covers(self, queue: str) -> bool:
         """Returns whether a queue of this name is read."""
@@ -88,8 +122,20 @@ class SourceSettings:
             raise OptionError('option "startingOffsets" cannot be latest in a batch: nothing would be read')
         if end.word == "earliest":
             raise OptionError('option "endingOffsets" cannot be earliest: nothing would be read')
-        rows = options.maybe("maxRecordsPerPartition", 1)
-        return cls(LinkSettings.of(options), queues, pattern, assigned, start, end,
-                   options.maybe("maxOffsetsPerTrigger", 1), options.maybe("minPartitions", 1), rows,
-                   options.flag("failOnDataLoss", True), options.flag("includeHeaders", False),
-                   options.text("commitGroup"), options.whole("fetchBytes", 8 * MIB, 1024, 32 * MIB))
+        most, least = options.maybe("maxOffsetsPerTrigger", 1), options.maybe("minOffsetsPerTrigger", 1)
+        if streaming and most and least and least > most:
+            raise OptionError(f'option "minOffsetsPerTrigger" must be at most "maxOffsetsPerTrigger", which is {most}, '
+                              f"not {least}")
+        ours = [name for name in SINK if name not in SOURCE and (given or name != "queue")]
+        options.ineffective([*ours, *options.dotted()], "on a read")
+        if not streaming:
+            options.ineffective(STREAMS_ONLY, "on a batch")
+        elif not least:
+            options.ineffective(["maxTriggerDelay"], "without minOffsetsPerTrigger")
+        if start.time is None and start.times is None:
+            options.ineffective([STRATEGY], "without startingTimestamp or startingOffsetsByTimestamp")
+        return cls(LinkSettings.of(options), queues, pattern, assigned, start, end, most, least,
+                   options.seconds("maxTriggerDelay", DELAY), options.maybe("minPartitions", 1),
+                   options.maybe("maxRecordsPerPartition", 1), options.flag("failOnDataLoss", True),
+                   options.flag("includeHeaders", False), options.text("commitGroup"),
+                   options.whole("fetchBytes", 8 * MIB, 1024, 32 * MIB), options.choice("valueFormat", *FORMATS))

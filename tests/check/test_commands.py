@@ -14,6 +14,7 @@ PAGES = [page for page in tracked("*.md") if re.fullmatch(r"docs/[^/]+\.md|READM
 TUTORIAL, GUIDES, EXAMPLES, OPERATORS = (
     f"e2e/test_{name}.py" for name in ("tutorial", "guides", "document_examples", "operator_pages"))
 SPARK, JOBS, POSTGRES = "spark/test_docs.py", "spark/test_docs_jobs.py", "platform/test_own_postgres.py"
+LAG = "spark/test_lag.py"
 # Page → test that takes blocks from the page and runs them → how their language and first line begin. … stands for
 # anything.
 RUN: dict[str, dict[str, tuple[str, ...]]] = {
@@ -47,7 +48,8 @@ RUN: dict[str, dict[str, tuple[str, ...]]] = {
     "docs/recover.md": {OPERATORS: ("queend backup",)},
     "docs/retain.md": {OPERATORS: ("sql SELECT pid",)},
     "docs/run.md": {OPERATORS: ("install -m 644", "mkdir -p", "queend queue pause")},
-    "docs/spark.md": {SPARK: ("python ", "sql CREATE TEMPORARY VIEW"), JOBS: ("sh queend spark",)},
+    "docs/spark.md": {SPARK: ("python ", "sql CREATE TEMPORARY VIEW"), JOBS: ("sh queend spark",),
+                      LAG: ("json ", "sh queend spark lag")},
     "docs/sql.md": {"surface/test_document.py": ("sql ",)},
     "docs/streams.md": {TUTORIAL: ("python ", "$ ")},
     "docs/testing.md": {GUIDES: ("python ", "$ python -m pytest")},

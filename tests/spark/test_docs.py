@@ -91,6 +91,31 @@ def test_several_sinks_of_one_stream(spark: SparkSession, daemon: Daemon, client
     assert spark.read.parquet(str(tmp_path / "orders")).count() == 2
 
 
+def test_the_other_output_modes(spark: SparkSession, daemon: Daemon, client: Client, queue: str,
+                                tmp_path: Path) -> None:
+    """`update` stores rows that changed, `complete` all rows, each once."""
+    (code,) = re.findall(r"^```python\n(def changed.*?)^```", TEXT, re.M | re.S)
+    expected = {"update": [("a", 2), ("b", 1), ("b", 2)], "complete": [("a", 2), ("a", 2), ("b", 1), ("b", 2)]}
+    for mode in expected:
+        events = tmp_path / f"{mode}-events"
+        events.mkdir()
+        (events / "1.json").write_text('{"key": "a"}\n{"key": "a"}\n{"key": "b"}\n')
+        totals = spark.readStream.schema("key string").json(str(events)).groupBy("key").count().selectExpr(
+            "key", "string(count) value")
+        own = code.replace("/data", str(tmp_path / mode)).replace('"totals"', f'"{queue}-{mode}"')
+        exec(own.replace('"update"', f'"{mode}"'), {"totals": totals, "url": daemon.url})  # noqa: S102
+        (query,) = spark.streams.active
+        try:
+            query.processAllAvailable()
+            (events / "2.json").write_text('{"key": "b"}\n')
+            query.processAllAvailable()
+        finally:
+            query.stop()
+    for mode, rows in expected.items():
+        found = [(name, one["data"]) for name in "ab" for one in client.pop(f"{queue}-{mode}", name, batch=10)]
+        assert sorted(found) == rows
+
+
 def test_every_option_and_column_is_told() -> None:
     told = set(re.findall(r"`([a-zA-Z]+)`", TEXT))
     assert set(LINK) | set(SINK) | set(SOURCE) | set(COLUMNS) | set(KINDS) <= told

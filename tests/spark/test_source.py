@@ -102,9 +102,12 @@ def test_by_time(read: Read, client: Client, queue: str) -> None:
     assert numbers(read().where(F.col("timestamp") <= F.lit(cut))) == [1, 2]
     ms = int(cut.timestamp() * 1000)
     assert numbers(read(startingTimestamp=str(ms))) == [1, 2, 3]
-    assert numbers(read(startingTimestamp=str(ms + 3_600_000))) == []
+    later = {"startingOffsetsByTimestampStrategy": "latest"}
+    assert numbers(read(startingTimestamp=str(ms + 3_600_000), **later)) == []
+    with pytest.raises(Exception, match=f'"startingTimestamp": queue .{queue}. has no record stored at or after'):
+        read(startingTimestamp=str(ms + 3_600_000)).collect()
     assert numbers(read(endingOffsetsByTimestamp={queue: {"Default": 1}})) == []
-    assert numbers(read(startingOffsetsByTimestamp={queue: {"Default": ms + 3_600_000}})) == []
+    assert numbers(read(startingOffsetsByTimestamp={queue: {"Default": ms + 3_600_000}}, **later)) == []
 
 
 def test_several_queues(read: Read, client: Client, queue: str) -> None:

@@ -4,7 +4,8 @@ from .archive import archive
 from .backfill import backfill
 from .dlq import report, revive
 from .fault import JobError
+from .lag import lag
 from .read import read
 from .replay import replay
 
-__all__ = ["JobError", "aggregate", "archive", "backfill", "read", "replay", "report", "revive"]
+__all__ = ["JobError", "aggregate", "archive", "backfill", "lag", "read", "replay", "report", "revive"]
