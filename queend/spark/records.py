@@ -54,7 +54,8 @@ class Columns:
                 raise SchemaError(f'unknown column "{field.name}"; the columns of a queue are {named(KINDS)}')
             said = field.dataType.simpleString()
             if said != kind and said not in ALSO.get(field.name, ()):
-                raise SchemaError(f'column "{field.name}" is {kind}, not {said}')
+                raise SchemaError(f'column "{field.name}" is {kind}, not {said}: select it as {kind}, and cast it in '
+                                  "the query")
         self.schema = to_arrow_schema(schema, timezone="UTC")
         self.asked = sorted({FROM[name] for name in self.schema.names})
 

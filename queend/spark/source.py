@@ -5,7 +5,7 @@ import logging
 import random
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, NoReturn
 
 import pyarrow as pa
 from pyspark.sql.datasource import (
@@ -25,6 +25,7 @@ from pyspark.sql.types import StructType
 
 from .link import Link
 from .marks import Marks, NoQueue
+from .plain import plain
 from .plan import Bounds, DataLost, Place, Range, batch_ranges, edge_offsets, tasks_of
 from .position import Position, numbers_of, packed, unpacked
 from .records import Columns, Records
@@ -33,6 +34,7 @@ from .wanted import SourceSettings
 GOLDEN = (5 ** 0.5 - 1) / 2
 
 
+@plain("partitions", "read")
 class BatchReader(DataSourceReader):
     """Implements `spark.read.format("queend")`. The range read is fixed when the query is planned."""
 
@@ -101,6 +103,7 @@ def _iso(value: datetime) -> str:
     return value.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
+@plain("initialOffset", "prepareForTriggerAvailableNow", "latestOffset", "partitions", "read", "commit")
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Implements `spark.readStream.format("queend")`. Lives on the driver as long as the query."""
 
@@ -128,7 +131,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         marks = self.marks
         for queue in self.settings.queues:
             if queue not in marks.known:
-                raise NoQueue(f"there is no queue {queue!r} at {marks.link.url}")
+                raise NoQueue(queue, marks.link.url)
         position: Position = {}
         for queue, known in marks.known.items():
             table = pa.table({"number": pa.array(list(known), pa.int32()),
@@ -158,7 +161,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         marks, begin, numbers = self.marks, unpacked(start), numbers_of(start)
         for queue in self.settings.queues:
             if queue not in marks.known and queue not in begin and self.settings.strict:
-                raise NoQueue(f"there is no queue {queue!r} at {marks.link.url}")
+                raise NoQueue(queue, marks.link.url)
         for queue in [one for one in begin if self.settings.covers(one)]:
             now = marks.numbers.get(queue)
             if now is None or numbers.get(queue, now) != now:
@@ -258,3 +261,21 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def stop(self) -> None:
         if self._link is not None:
             self._link.close()
+
+
+@plain("initialOffset", "prepareForTriggerAvailableNow", "getDefaultReadLimit", "latestOffset", "partitions", "read")
+class FailedReader(StreamReader):
+    """Raises `error` at the first call. If DataSource.streamReader raises an error itself, Spark reports an
+    UnboundLocalError of its own instead."""
+
+    def __init__(self, error: Exception):
+        self.error = error
+
+    def _fail(self, *_: Any) -> NoReturn:
+        raise self.error
+
+    initialOffset = prepareForTriggerAvailableNow = getDefaultReadLimit = _fail
+    latestOffset = partitions = read = _fail    # type: ignore[assignment]
+
+    def stop(self) -> None:
+        pass
