@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, NoReturn
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql.datasource import (
     DataSourceReader,
     DataSourceStreamReader,
@@ -26,7 +27,7 @@ from pyspark.sql.types import StructType
 from .link import Link
 from .marks import Marks, NoQueue
 from .plain import plain
-from .plan import Bounds, DataLost, Place, Range, batch_ranges, edge_offsets, tasks_of
+from .plan import Bounds, DataLost, Place, Range, batch_ranges, check, edge_offsets, tasks_of
 from .position import Position, numbers_of, packed, unpacked
 from .records import Columns, Records
 from .wanted import SourceSettings
@@ -138,7 +139,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                               "name": pa.array([one.name for one in known.values()], pa.string()),
                               "highWatermark": pa.array([one.head for one in known.values()], pa.int64()),
                               "logStartOffset": pa.array([one.floor for one in known.values()], pa.int64())})
-            places = edge_offsets(marks.link, self.settings.start, queue, self.settings, table)
+            start = self.settings.start
+            places = edge_offsets(marks.link, start, queue, self.settings, table)
+            if start.time is None and start.times is None:    # times are looked up later than the heads
+                check(self.settings, queue, table, places, places)
+                places = pc.min_element_wise(pc.max_element_wise(places, table.column("logStartOffset")),
+                                             table.column("highWatermark"))
             position[queue] = dict(zip(known, places.to_pylist(), strict=True))
         return packed(position, marks.numbers)
 

@@ -2,6 +2,7 @@
 (docs/spark.md, Errors)."""
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -14,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from support.client import Client
 from support.daemon import Daemon
+from support.log import stored
 from support.ports import free_port
 
 from queend.spark.jobs import JobError
@@ -118,6 +120,18 @@ def test_a_mistake_in_a_write(asked: Asked, mistake: str) -> None:
     with pytest.raises(PySparkException) as caught:
         asked.write(asked.frame().limit(1).selectExpr(*re.split(", ", query)), **options)
     assert sentence.replace("QUEUE", asked.queue).replace("URL", asked.url) in first_line(caught)
+
+
+def test_a_stream_that_begins_behind_the_end(spark: SparkSession, daemon: Daemon, client: Client, queue: str,
+                                             tmp_path: Path) -> None:
+    """With failOnDataLoss=false it begins at the end, not at the given offset."""
+    asked = Asked(spark, daemon.url, queue, tmp_path / "checkpoint", True)
+    options = {"startingOffsets": json.dumps({queue: {"Default": 77}}), "failOnDataLoss": "false"}
+    client.push(queue, 1, 2, 3)
+    asked.write(asked.frame("value string", **options))
+    client.push(queue, 4)
+    asked.write(asked.frame("value string", **options))
+    assert stored(client, f"{queue}.out") == [4]
 
 
 def test_a_wrong_token(spark: SparkSession, start_daemon: Callable[..., Daemon], queue: str, tmp_path: Path) -> None:
