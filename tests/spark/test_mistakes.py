@@ -7,12 +7,13 @@ import os
 import re
 import signal
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceReader
 from support.client import Client
 from support.daemon import Daemon
 from support.log import stored
@@ -166,7 +167,8 @@ def test_a_daemon_that_is_stopped(spark: SparkSession, start_daemon: Callable[..
     def rows(numbers: Iterator[int]) -> Iterator[tuple[str]]:
         for n in numbers:
             if n == 5000:
-                os.kill(pid, signal.SIGKILL)
+                with suppress(ProcessLookupError):     # a second attempt of the task
+                    os.kill(pid, signal.SIGKILL)
             yield (str(n),)
 
     frame = spark.createDataFrame(spark.sparkContext.parallelize(range(9000), 1).mapPartitions(rows), "value string")
@@ -184,29 +186,19 @@ def test_a_daemon_that_is_stopped(spark: SparkSession, start_daemon: Callable[..
     assert re.search(sentence, first_line(caught))
 
 
-class Faulty(DataSource):
-    """A source with a fault of its own."""
-
-    @classmethod
-    def name(cls) -> str:
-        return "faulty"
-
-    def schema(self) -> str:
-        return "n int"
-
-    def reader(self, schema: object) -> DataSourceReader:
-        class Reader(DataSourceReader):
-            def partitions(self) -> list[InputPartition]:
-                raise IndexError("a fault")
-
-            def read(self, partition: InputPartition) -> Iterator[tuple]:
-                yield (1,)
-
-        return Reader()
-
-
 def test_other_errors_keep_their_traceback(asked: Asked, spark: SparkSession) -> None:
     """After an error of ours, in workers that may be used again."""
+    class Faulty(DataSource):
+        @classmethod
+        def name(cls) -> str:
+            return "faulty"
+
+        def schema(self) -> str:
+            return "n int"
+
+        def reader(self, schema: object) -> DataSourceReader:
+            raise IndexError("a fault")
+
     spark.dataSource.register(Faulty)
     with pytest.raises(PySparkException) as caught:
         asked.read("payload string")
