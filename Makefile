@@ -119,7 +119,7 @@ test-schema: build system-tests ## ask a daemon everything /openapi.json says ma
 test-sdk: build system-tests ## the published clients' own tests, all of them, with and without tokens, and their load: about 5 minutes
 	@$(BIN)/python -m pytest tests/e2e/test_sdk_own.py tests/e2e/test_sdk.py::test_load -s --sdk-tests $(ARGS)
 
-SPARK = SUDO="$(SUDO)" sh tools/system.sh spark && $(BIN)/python tools/requirements.py spark | $(BIN)/pip install --quiet --disable-pip-version-check -r /dev/stdin
+SPARK = SUDO="$(SUDO)" sh tools/system.sh spark && $(BIN)/python tools/requirements.py spark spark-test | $(BIN)/pip install --quiet --disable-pip-version-check -r /dev/stdin
 
 dashboard: build ## build the dashboard of dashboard/ into queend/dashboard (Node 20 and npm; nobody else needs them)
 	@$(BIN)/python tools/dashboard.py
@@ -177,9 +177,10 @@ test-packages: build system-tests ## make wheel and package (PYTHONS: for which 
 	@test "$(DIST)" = kept || $(MAKE) --no-print-directory image ARGS="$$(. /etc/os-release && echo $$VERSION_CODENAME)"
 	@$(BIN)/python -m pytest -s tests/packages --packages $(ARGS)
 
-test-spark-kills: build system-tests ## a stream from queue to queue over 10^6 rows, killed ten times with everything around it (SPARK_KILLS, SPARK_ROWS)
+test-spark-kills: build system-tests ## a stream from queue to queue over 10^6 rows, killed ten times with everything around it (SPARK_KILLS, SPARK_ROWS), on threads and on a cluster (CLUSTER_ROUNDS, CLUSTER_ROWS)
 	@$(SPARK)
-	@SPARK_KILLS=$${SPARK_KILLS:-10} SPARK_ROWS=$${SPARK_ROWS:-1000000} $(BIN)/python -m pytest -s tests/spark/test_kills.py --spark $(ARGS)
+	@SPARK_KILLS=$${SPARK_KILLS:-10} SPARK_ROWS=$${SPARK_ROWS:-1000000} CLUSTER_ROUNDS=$${CLUSTER_ROUNDS:-10} \
+	  CLUSTER_ROWS=$${CLUSTER_ROWS:-1000000} $(BIN)/python -m pytest -s tests/spark/test_kills.py tests/spark/test_cluster.py --spark $(ARGS)
 
 demo-spark: build ## events by HTTP, a streaming aggregation, a second queue and Parquet, a chart, and the counts compared
 	@$(SPARK)

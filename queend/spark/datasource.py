@@ -7,10 +7,11 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 from .link import reach
+from .plain import plain
 from .records import usual
 from .settings import LINK, SOURCE, OptionError, Options, SinkSettings
 from .sink import BatchWriter, StreamWriter
-from .source import BatchReader, FilteredReader, StreamReader
+from .source import BatchReader, FailedReader, FilteredReader, StreamReader
 from .wanted import SourceSettings
 
 PUSHDOWN = "pyspark.sql.worker.data_source_pushdown_filters"
@@ -24,6 +25,7 @@ def _kept(schema: StructType) -> dict[str, str]:
     return dict(schema.fields[0].metadata.get(KEPT) or {}) if schema.fields else {}
 
 
+@plain("schema", "reader", "streamReader", "writer", "streamWriter")
 class QueendDataSource(DataSource):
     """Reads and writes queues, in batches and streams."""
 
@@ -50,9 +52,12 @@ class QueendDataSource(DataSource):
         return (FilteredReader if told else BatchReader)(settings, schema)
 
     def streamReader(self, schema: StructType) -> StreamReader:
-        settings = SourceSettings.of(Options(_kept(schema) | dict(self.options)), streaming=True)
-        reach(settings.link)
-        return StreamReader(settings, schema)
+        try:
+            settings = SourceSettings.of(Options(_kept(schema) | dict(self.options)), streaming=True)
+            reach(settings.link)
+            return StreamReader(settings, schema)
+        except Exception as error:  # noqa: BLE001
+            return FailedReader(error)
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
         if overwrite:

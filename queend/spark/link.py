@@ -22,11 +22,15 @@ QUIET = 3.0    # seconds before the log says that no daemon answers
 AGAIN = {408, 425, 429, 500, 502, 503, 504}
 
 
+ADVICE = {401: '; set the option "token" or "tokenFile" to a valid token (docs/auth.md)',
+          403: "; use a token with this permission (docs/auth.md)"}
+
+
 class Refused(Exception):
     """An error answer of the daemon that a retry would not change."""
 
     def __init__(self, status: int, text: str, url: str):
-        super().__init__(f"{url} answered {status}: {text}")
+        super().__init__(f"{url} answered {status}: {text}{ADVICE.get(status, '')}")
         self.status, self.text, self.url = status, text, url
 
 
@@ -55,8 +59,11 @@ def _failure(url: str, settings: LinkSettings, timeout: float) -> str | None:
     try:
         wire.request("GET", "/health")
         answer = wire.getresponse()
-        if json.loads(answer.read(HEALTH)).get("status") in ("healthy", "unhealthy"):
+        said = json.loads(answer.read(HEALTH))
+        if said.get("status") in ("healthy", "unhealthy"):
             return None
+        if answer.status in AGAIN and said.get("error"):
+            return f"it answered {answer.status}: {said['error']}"
     except (OSError, http.client.HTTPException) as error:
         if _asks_for_certificate(error):
             return 'it requires a certificate of its clients: the option "cert" names the file of yours'
@@ -93,7 +100,8 @@ class Trying:
         left = self.settings.patience - (now - self.began)
         if left <= 0 or (self.settings.retries is not None and self.attempts > self.settings.retries):
             raise Unreachable(f"given up after {self.attempts} attempt{'s' * (self.attempts > 1)} in "
-                              f"{now - self.began:.0f} s; {'; '.join(self.last.values())}")
+                              f"{now - self.began:.0f} s; {'; '.join(self.last.values())}; start the daemon, or raise "
+                              "retryTimeoutMs, and run the query again")
         pause = min(PAUSE_MOST, self.settings.pause * 2**min(self.attempts - 1, 20)) * random.uniform(0.5, 1)
         pause = min(left, max(pause, after))    # one last attempt when the time is up
         if not self.told and now - self.began + pause > QUIET:

@@ -19,6 +19,10 @@ NEVER = "9999-01-01T00:00:00Z"
 class NoQueue(RuntimeError):
     """A queue that does not exist."""
 
+    def __init__(self, queue: str, url: str):
+        super().__init__(f'there is no queue {queue!r} at {url}: check its name and the option "url"; its first '
+                         "message creates a queue")
+
 
 class Mark:
     """A partition as the daemon described it."""
@@ -57,7 +61,7 @@ def _pages(link: Link, queue: str, at: str | int | None) -> Iterator[pa.Table]:
                                                   **({} if at is None else {"at": at})}, ARROW)
         except Refused as refused:
             if refused.status == 404:
-                raise NoQueue(f"there is no queue {queue!r} at {refused.url}") from None
+                raise NoQueue(queue, refused.url) from None
             raise
         page = pa.ipc.open_stream(answer).read_all()
         yield page
@@ -137,7 +141,7 @@ class Marks:
         entry = {"queue": queue, "since": since, "numbers": True, **({"after": after} if after else {})}
         said = self.link.json("/api/v1/partitions/changed", {"entries": [entry]})
         if said["entries"][0].get("error"):
-            raise NoQueue(f"there is no queue {queue!r} at {self.link.url}")
+            raise NoQueue(queue, self.link.url)
         return said
 
     def _look(self, queue: str) -> bool:

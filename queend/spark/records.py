@@ -56,7 +56,8 @@ class Columns:
                 raise SchemaError(f'unknown column "{field.name}"; the columns of a queue are {named(KINDS)}')
             said = field.dataType.simpleString()
             if said != kind and said not in ALSO.get(field.name, ()):
-                raise SchemaError(f'column "{field.name}" is {kind}, not {said}')
+                raise SchemaError(f'column "{field.name}" is {kind}, not {said}: select it as {kind}, and cast it in '
+                                  "the query")
             if field.name == "value" and form == "base64" and said != kind:
                 raise SchemaError(f'column "value" is {kind} with valueFormat=base64, not {said}: cast it in the query')
         self.schema = to_arrow_schema(schema, timezone="UTC")

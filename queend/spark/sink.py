@@ -18,10 +18,12 @@ from pyspark.sql.types import StructType
 from .ids import RowIds
 from .letters import Letters, letter
 from .link import ARROW, Link, Refused
+from .plain import plain
 from .settings import SinkSettings
 from .shape import Shape
 
 ROW = re.compile(r"\(row (\d+)")
+NOT_JSON = "; write value as a struct, as to_json(…), or with onError=deadletter"
 WINDOW = 16    # rows sent at a time behind a refused row
 
 
@@ -185,11 +187,12 @@ class Sink:
         queue, partition = self._name(table, "queue", at), self._name(table, "partition", at)
         if self.letters is None:
             raise RowRefused(f"queue {queue!r}, partition {partition!r}, row {row} of Spark partition {self.part}: "
-                             f"{refused}")
+                             f"{refused}{NOT_JSON if refused.text.startswith('Invalid JSON') else ''}")
         self.letters.add(letter(table, at, row, {"queue": queue, "partition": partition, "sparkPartition": self.part},
                                 refused.text), link)
 
 
+@plain("write")
 class BatchWriter(DataSourceArrowWriter):
     """Implements `df.write.format("queend")`. The constructor runs on the driver once; `write` in each task."""
 
@@ -200,6 +203,7 @@ class BatchWriter(DataSourceArrowWriter):
         return Sink(self.settings, self.shape, self.settings.query, 0, TaskContext.get().partitionId()).write(iterator)
 
 
+@plain("write")
 class StreamWriter(DataSourceStreamArrowWriter):
     """Implements `df.writeStream.format("queend")`. The query's id is that of its checkpoint, so a restarted query
     makes the same ids again."""

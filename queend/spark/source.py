@@ -6,9 +6,10 @@ import random
 import time
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, NoReturn
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql.datasource import (
     DataSourceReader,
     DataSourceStreamReader,
@@ -26,7 +27,8 @@ from pyspark.sql.types import StructType
 
 from .link import Link
 from .marks import Marks, NoQueue
-from .plan import Bounds, DataLost, Place, Range, batch_ranges, edge_offsets, tasks_of
+from .plain import plain
+from .plan import Bounds, DataLost, Place, Range, batch_ranges, check, edge_offsets, tasks_of
 from .position import Position, metrics, numbers_of, packed, same, summed, unpacked
 from .records import Columns, Records
 from .wanted import SourceSettings
@@ -35,6 +37,7 @@ GOLDEN = (5 ** 0.5 - 1) / 2
 EVERY = 2**62    # records: more than there are
 
 
+@plain("partitions", "read")
 class BatchReader(DataSourceReader):
     """Implements `spark.read.format("queend")`. The range read is fixed when the query is planned."""
 
@@ -103,6 +106,7 @@ def _iso(value: datetime) -> str:
     return value.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
+@plain("initialOffset", "prepareForTriggerAvailableNow", "latestOffset", "partitions", "read", "commit")
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Implements `spark.readStream.format("queend")`. Lives on the driver as long as the query."""
 
@@ -132,14 +136,19 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         marks = self.marks
         for queue in self.settings.queues:
             if queue not in marks.known:
-                raise NoQueue(f"there is no queue {queue!r} at {marks.link.url}")
+                raise NoQueue(queue, marks.link.url)
         position: Position = {}
         for queue, known in marks.known.items():
             table = pa.table({"number": pa.array(list(known), pa.int32()),
                               "name": pa.array([one.name for one in known.values()], pa.string()),
                               "highWatermark": pa.array([one.head for one in known.values()], pa.int64()),
                               "logStartOffset": pa.array([one.floor for one in known.values()], pa.int64())})
-            places = edge_offsets(marks.link, self.settings.start, queue, self.settings, table)
+            start = self.settings.start
+            places = edge_offsets(marks.link, start, queue, self.settings, table)
+            if start.time is None and start.times is None:    # times are looked up later than the heads
+                check(self.settings, queue, table, places, places)
+                places = pc.min_element_wise(pc.max_element_wise(places, table.column("logStartOffset")),
+                                             table.column("highWatermark"))
             position[queue] = dict(zip(known, places.to_pylist(), strict=True))
         return self._packed(position)
 
@@ -200,7 +209,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         marks, begin, numbers = self.marks, unpacked(start), numbers_of(start)
         for queue in self.settings.queues:
             if queue not in marks.known and queue not in begin and self.settings.strict:
-                raise NoQueue(f"there is no queue {queue!r} at {marks.link.url}")
+                raise NoQueue(queue, marks.link.url)
         for queue in [one for one in begin if self.settings.covers(one)]:
             now = marks.numbers.get(queue)
             if now is None or numbers.get(queue, now) != now:
@@ -294,3 +303,21 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def stop(self) -> None:
         if self._link is not None:
             self._link.close()
+
+
+@plain("initialOffset", "prepareForTriggerAvailableNow", "getDefaultReadLimit", "latestOffset", "partitions", "read")
+class FailedReader(StreamReader):
+    """Raises `error` at the first call. If DataSource.streamReader raises an error itself, Spark reports an
+    UnboundLocalError of its own instead."""
+
+    def __init__(self, error: Exception):
+        self.error = error
+
+    def _fail(self, *_: Any) -> NoReturn:
+        raise self.error
+
+    initialOffset = prepareForTriggerAvailableNow = getDefaultReadLimit = _fail
+    latestOffset = partitions = read = _fail    # type: ignore[assignment]
+
+    def stop(self) -> None:
+        pass

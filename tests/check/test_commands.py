@@ -50,6 +50,8 @@ RUN: dict[str, dict[str, tuple[str, ...]]] = {
     "docs/run.md": {OPERATORS: ("install -m 644", "mkdir -p", "queend queue pause")},
     "docs/spark.md": {SPARK: ("python ", "sql CREATE TEMPORARY VIEW"), JOBS: ("sh queend spark",),
                       LAG: ("json ", "sh queend spark lag")},
+    "docs/spark-recipes.md": {"spark/test_recipes.py": ("python # windows.py", "python # changed.py",
+                                                        "python # upsert.py")},
     "docs/sql.md": {"surface/test_document.py": ("sql ",)},
     "docs/streams.md": {TUTORIAL: ("python ", "$ ")},
     "docs/testing.md": {GUIDES: ("python ", "$ python -m pytest")},
@@ -81,6 +83,11 @@ EXEMPT: dict[str, dict[str, str]] = {
     "docs/observe.md": {'{"time"': NO_COMMAND},
     "docs/production.md": {"[Service]": NO_COMMAND},
     "docs/run.md": {"pop, fetching": NO_COMMAND, "[Service]": NO_COMMAND},
+    "docs/spark-recipes.md": {
+        "python # merge.py": "needs the jar of Delta or Iceberg; spark/test_recipes.py parses it",
+        "python # delta.py": "needs the jar of Delta, which is not on PyPI",
+        "python # iceberg.py": "needs the jar of Iceberg, which is not on PyPI",
+        "sh spark-submit --master k8s": "needs Kubernetes"},
     "docs/sql-reference.md": {"": "signatures, as `make documents` writes them; check/test_generated.py"},
 }
 

@@ -41,8 +41,8 @@ def test_two_executors(daemon: Daemon, client: Client, queue: str, tmp_path: Pat
 
 
 def test_a_task_and_its_copy(daemon: Daemon, client: Client, queue: str) -> None:
-    """What speculation does, at its worst: both write the same rows at the same time, request by request. (Spark starts
-    no copy on a host that runs the task already, so no cluster on one machine shows it.)"""
+    """What speculation does, at its worst: both write the same rows at the same time, request by request. In
+    test_cluster.py Spark itself starts the copy."""
     schema = StructType([StructField("key", StringType()), StructField("value", StringType())])
     settings = SinkSettings.of(Options({"url": daemon.url, "queue": queue, "batchRows": "200"}))
     numbers, start = [str(n) for n in range(ROWS)], threading.Barrier(2)

@@ -9,8 +9,9 @@ from typing import Any
 from ..link import Refused, Unreachable
 from ..marks import NoQueue
 
-NAMES = "JobError|DataLost|RowRefused|OptionError|SchemaError|NoQueue|Refused|Unreachable"
-OURS = re.compile(rf"^(?:\w+: )*(?:[\w.]+\.)?(?:{NAMES}): (.+)$", re.MULTILINE)
+NAMES = "JobError|DataLost|RowRefused|NotStored|OptionError|SchemaError|NoQueue|Refused|Unreachable"
+# Spark puts words of its own before an error, in the same line.
+OURS = re.compile(rf"(?:^|: )(?:[\w.]+\.)?(?:{NAMES}): (.+)$", re.MULTILINE)
 MARKED = re.compile(r"^\[[A-Z_.0-9]+\] ")
 STATE = re.compile(r"\s*SQLSTATE: \w+;?.*$", re.DOTALL)
 NAME = re.compile(r"^[\w.$]*(?:Exception|Error):\s*")
@@ -55,7 +56,7 @@ def told(error: BaseException) -> str:
         texts.append(f"{name}: {message}" if message else name)
     for text in texts:
         if found := OURS.findall(text):
-            return found[-1].strip()
+            return STATE.sub("", found[-1]).strip()
     return _line(texts[-1] if len(texts) > 1 else texts[0]) or type(error).__name__
 
 
