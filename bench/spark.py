@@ -1,5 +1,5 @@
-"""Spark in and out of a queue: rows per second and processor time, against a sink and a source that do nothing and
-against Spark's own JDBC sink and source on the same PostgreSQL. Payloads of 130 bytes.
+"""Spark in and out of a queue: rows per second and processor time, against a sink and a source that do nothing, against
+Spark's own JDBC sink and source on the same PostgreSQL, and against Parquet. Payloads of 130 bytes.
 
 python bench/spark.py [--rows N] [--rounds N] [--only write read plan] [--plan PARTITIONS …] [--write]
 """
@@ -21,7 +21,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "bench")]
 import psycopg  # noqa: E402
 import pyarrow as pa  # noqa: E402
 from cluster import OWN_SETTINGS, Cluster  # noqa: E402
-from engine import TASKS, Cost, Memory, session, written  # noqa: E402
+from engine import TASKS, WHO, Cost, Memory, session, written  # noqa: E402
 from pyspark.sql import DataFrame, SparkSession  # noqa: E402
 from pyspark.sql.datasource import (  # noqa: E402
     DataSource, DataSourceArrowWriter, DataSourceReader, InputPartition, WriterCommitMessage)
@@ -34,6 +34,7 @@ JAR = "/usr/share/java/postgresql.jar"
 PAYLOAD = "concat('{\"n\":', id, ',\"text\":\"', substr('%s', 1, 114 - length(string(id))), '\"}')" % ("x" * 114)
 TABLE = ROOT / "bench/results/spark.md"
 PLOT = ROOT / "bench/results/plots/spark-rates.svg"
+SCHEMA = "key binary, value binary, offset long"
 WARM = 200_000    # rows before anything is measured: Java compiles what runs often
 
 
@@ -67,7 +68,7 @@ class Nothing(DataSource):
         return "nothing"
 
     def schema(self) -> str:
-        return "key binary, value binary, offset long"
+        return SCHEMA
 
     def reader(self, schema: StructType) -> NoReader:
         return NoReader(int(self.options["rows"]))
@@ -85,37 +86,78 @@ def open_port(cluster: Cluster) -> str:
     return str(cluster.one("SHOW port"))
 
 
+class Case:
+    """One way to write or read rows. Holds the fastest of its rounds."""
+
+    def __init__(self, name: str, run: Callable[[int], object]):
+        """run: takes the number of the round, -1 to warm up."""
+        self.name, self.run = name, run
+        self.took = float("inf")                   # seconds
+        self.spent = [0.0, 0.0, 0.0]               # processor seconds per million rows: Spark, daemon, PostgreSQL
+        self.memory = [0.0] * len(WHO)             # MB: the maximum of all rounds
+
+    def round(self, number: int, rows: int, cost: Cost, daemon: int) -> None:
+        memory, before, began = Memory(daemon), cost.now(), time.monotonic()
+        self.run(number)
+        took = time.monotonic() - began
+        if took < self.took:
+            self.took, self.spent = took, cost.since(before, rows)
+        self.memory = [max(most) for most in zip(self.memory, *memory.stop(), strict=True)]
+
+
 class Bench:
-    def __init__(self, given: argparse.Namespace, cluster: Cluster, daemon: Daemon, spark: SparkSession):
+    def __init__(self, given: argparse.Namespace, cluster: Cluster, daemon: Daemon, spark: SparkSession, folder: str):
         self.given, self.cluster, self.daemon, self.spark = given, cluster, daemon, spark
         self.cost = Cost(cluster, daemon)
         self.url = f"http://{daemon.host}:{daemon.port}"
-        self.lines: list[tuple] = []
-        self.rows = given.rows
-        self.rates: dict[str, float] = {}
+        self.rows, self.parquet = given.rows, f"{folder}/rows.parquet"
+        self.cases: dict[str, Case] = {}
         self.jdbc = {"url": f"jdbc:postgresql://127.0.0.1:{open_port(cluster)}/{cluster.connection.info.dbname}",
                      "driver": "org.postgresql.Driver", "user": cluster.connection.info.user, "dbtable": "bench_rows"}
 
-    def measure(self, name: str, run: Callable[[int], object]) -> None:
-        """The best of some rounds, its processor seconds per million rows (Spark, daemon, PostgreSQL), and the most
-        memory of all rounds."""
-        rows, best = self.given.rows, None
-        self.rows = min(WARM, rows)
-        run(-1)
-        self.rows = rows
-        memory = Memory(self.daemon.process.pid)
+    def measure(self, ways: dict[str, Callable[[int], object]]) -> None:
+        """Runs all ways in turns: a round of each, then the next round of each. So what else the machine does is shared
+        by all."""
+        cases = [Case(name, run) for name, run in ways.items()]
+        self.rows = min(WARM, self.given.rows)
+        for case in cases:
+            case.run(-1)
+        self.rows = self.given.rows
         for number in range(self.given.rounds):
-            before = self.cost.now()
-            began = time.monotonic()
-            run(number)
-            took = time.monotonic() - began
-            spent = self.cost.since(before, rows)
-            if best is None or took < best[0]:
-                best = (took, *spent)
-        self.rates[name], seen = rows / best[0], memory.stop()
-        self.lines.append((name, f"{rows / best[0]:,.0f}", *(f"{one:.2f}" for one in best[1:]),
-                           *(f"{max(one[place] for one in seen):.0f}" for place in (0, 2))))
-        print(*self.lines[-1], sep=" | ", flush=True)
+            for case in cases:
+                case.round(number, self.rows, self.cost, self.daemon.process.pid)
+        for case in cases:
+            self.cases[case.name] = case
+            print(*self.line(case), sep=" | ", flush=True)
+
+    def rate(self, case: Case) -> float:
+        """Returns rows per second."""
+        return self.given.rows / case.took
+
+    def line(self, case: Case) -> list[str]:
+        return [case.name, f"{self.rate(case):,.0f}", *(f"{one:.2f}" for one in (*case.spent, sum(case.spent))),
+                *(f"{case.memory[place]:.0f}" for place in (0, 2))]
+
+    def aims(self) -> list[str]:
+        """Returns the rows of the aims whose cases were measured."""
+        def row(what: str, aim: str, share: Callable[[Case, Case], float], own: str, other: str) -> list[str]:
+            if own not in self.cases or other not in self.cases:
+                return []
+            return [f"| {what} | {aim} | {share(self.cases[own], self.cases[other]):.2f} |"]
+
+        def seconds(own: Case, other: Case) -> float:
+            return sum(own.spent) / sum(other.spent)
+
+        def rates(own: Case, other: Case) -> float:
+            return self.rate(own) / self.rate(other)
+
+        once = "write: queend, exactly once"
+        return [*row("reading: processor seconds of all three, of JDBC's", "at most 0.80", seconds, "read: queend",
+                     "read: JDBC"),
+                *row("writing exactly once: processor seconds of all three, of JDBC's", "at most 0.33", seconds, once,
+                     "write: JDBC"),
+                *row("writing exactly once: rows per second, of a sink that does nothing", "at least 0.70", rates, once,
+                     "write: nothing")]
 
     # -- out of Spark ------------------------------------------------------------------------------------------------
 
@@ -131,28 +173,38 @@ class Bench:
         def jdbc(_: int) -> None:
             self.frame().write.format("jdbc").options(**self.jdbc, batchsize="10000").mode("overwrite").save()
 
-        self.measure("write: nothing", lambda _: self.frame().write.format("nothing").mode("append").save())
-        self.measure("write: queend, exactly once", queue)
-        self.measure("write: queend, at least once", lambda n: queue(n, delivery="at-least-once"))
+        ways = {"write: nothing": lambda _: self.frame().write.format("nothing").mode("append").save(),
+                "write: queend, exactly once": queue,
+                "write: queend, at least once": lambda n: queue(n, delivery="at-least-once"),
+                "write: Parquet": lambda _: self.frame().write.mode("overwrite").parquet(self.parquet)}
         if Path(JAR).exists():
-            self.measure("write: JDBC", jdbc)
+            ways["write: JDBC"] = jdbc
+        self.measure(ways)
 
     # -- into Spark ---------------------------------------------------------------------------------------------------
 
     def read(self) -> None:
-        sink = lambda frame: frame.write.format("noop").mode("overwrite").save()  # noqa: E731
-        reader = self.spark.read.format("queend").options(url=self.url, subscribe="in-0-0").schema(
-            "key binary, value binary, offset long")
-        self.measure("read: nothing",
-                     lambda _: sink(self.spark.read.format("nothing").option("rows", self.rows).load()))
-        self.measure("read: queend", lambda _: sink(reader.option("minPartitions", TASKS).load()))
+        def ends(name: str, schema: str | None, **options: str | int) -> Callable[[int], None]:
+            def run(_: int) -> None:
+                reader = self.spark.read.format(name).options(**options)
+                (reader.schema(schema) if schema else reader).load().write.format("noop").mode("overwrite").save()
+            return run
+
+        queue = {"url": self.url, "subscribe": "in-0-0", "minPartitions": TASKS}
+        stored = f"{self.parquet}.read"     # the columns and the offsets that the queue has
+        self.spark.read.format("queend").options(**queue).schema(SCHEMA).load().write.parquet(stored)
+        ways = {"read: nothing": ends("nothing", None, rows=self.given.rows),
+                "read: queend": ends("queend", SCHEMA, **queue),
+                "read: queend, all columns": ends("queend", None, **queue),
+                "read: queend, value alone": ends("queend", "value binary", **queue),
+                "read: Parquet": ends("parquet", SCHEMA, path=stored)}
         if Path(JAR).exists():
             with psycopg.connect(self.cluster.dsn, autocommit=True) as connection:
                 connection.execute("ALTER TABLE bench_rows ADD COLUMN id bigint GENERATED ALWAYS AS IDENTITY")
-            parted = {"partitionColumn": "id", "lowerBound": "1", "upperBound": str(self.given.rows),
-                      "numPartitions": str(TASKS), "fetchsize": "10000"}
-            self.measure("read: JDBC",
-                         lambda _: sink(self.spark.read.format("jdbc").options(**self.jdbc, **parted).load()))
+                connection.execute("VACUUM ANALYZE bench_rows")
+            ways["read: JDBC"] = ends("jdbc", None, **self.jdbc, partitionColumn="id", lowerBound=1,
+                                      upperBound=self.given.rows, numPartitions=TASKS, fetchsize=10_000)
+        self.measure(ways)
 
     # -- planning -----------------------------------------------------------------------------------------------------
 
@@ -210,7 +262,7 @@ def main() -> None:
 
         for one in (QueendDataSource, Nothing):
             spark.dataSource.register(one)
-        bench = Bench(given, cluster, daemon, spark)
+        bench = Bench(given, cluster, daemon, spark, folder)
         if {"write", "read"} & set(given.only):
             bench.write()
         if "read" in given.only:
@@ -222,18 +274,20 @@ def main() -> None:
 
 
 def report(given: argparse.Namespace, bench: Bench, planned: list[str], others: float) -> None:
-    text = (f"{given.rows:,} rows, the best of {given.rounds} rounds, `local[{TASKS}]` on {os.cpu_count()} cores;"
-            f" other work on the machine took {others:.2f} cores.\n\n")
-    text += ("| | rows/s | Spark s | daemon s | PostgreSQL s | daemon MB | Python worker MB"
-             " |\n|---|---|---|---|---|---|---|\n")
-    text += "\n".join("| " + " | ".join(line) + " |" for line in bench.lines)
+    text = (f"{given.rows:,} rows, the best of {given.rounds} rounds in turns, `local[{TASKS}]` on {os.cpu_count()}"
+            f" cores; other work on the machine took {others:.2f} cores.\n\n")
+    text += ("| | rows/s | Spark s | daemon s | PostgreSQL s | all three s | daemon MB | Python worker MB"
+             " |\n|---|---|---|---|---|---|---|---|\n")
+    text += "\n".join("| " + " | ".join(bench.line(case)) + " |" for case in bench.cases.values())
+    text += "\n\n| | aim | measured |\n|---|---|---|\n" + "\n".join(bench.aims())
     text += "\n\n| partitions | planned in s | tasks |\n|---|---|---|\n" + "\n".join(planned) + "\n"
     print(text)
-    print(json.dumps({"rows": given.rows, "rates": bench.rates}))
+    rates = {name: bench.rate(case) for name, case in bench.cases.items()}
+    print(json.dumps({"rows": given.rows, "rates": rates}))
     if given.write:
         written(TABLE, "<!-- measured -->\n", "<!-- end -->\n", text)
         PLOT.write_text(bars(f"Spark, thousand rows per second ({given.rows:,} rows of 130 bytes)",
-                             {name: rate / 1000 for name, rate in bench.rates.items()}))
+                             {name: rate / 1000 for name, rate in rates.items()}))
 
 
 if __name__ == "__main__":

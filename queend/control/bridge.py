@@ -165,7 +165,8 @@ class Bridge:
             if event["type"] == "http.response.start":
                 answer["status"], answer["headers"] = event["status"], list(event.get("headers", ()))
             else:
-                answer["body"] += event.get("body", b"")
+                body = event.get("body", b"")     # often the only part, and then not copied
+                answer["body"] = answer["body"] + body if answer["body"] and body else answer["body"] or body
 
         SHARE.set(share)
         try:

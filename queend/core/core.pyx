@@ -328,12 +328,16 @@ cdef class Core:
         """False: the client of a taken request has left. The request needs its bridge_reply, but no work."""
         return bridge_wanted(token)
 
-    def bridge_reply(self, uint64_t token, int status, headers, bytes body):
+    def bridge_reply(self, uint64_t token, int status, headers, body):
         """Answers a taken request; a token whose client has left is ignored. headers: (name, value) pairs of bytes.
+        body: bytes, or the memoryview of read_answer, which is released.
 
         The core adds Date, Connection and Content-Length. ValueError for what cannot be sent.
         """
         cdef bytes lines = b""
+        cdef ReadBlock block = None
+        cdef char* given = NULL
+        cdef Slice text
         if not 200 <= status <= 599:
             raise ValueError(f"status {status}")
         for name, value in headers:
@@ -343,12 +347,22 @@ cdef class Core:
                     or any(c in b"\r\n\0" for c in value)):
                 raise ValueError(f"malformed header {name!r}: {value!r}")
             lines += name + b": " + value + b"\r\n"
-        if bridge_answer(token, status, slice_of(lines, len(lines)), slice_of(body, len(body))) == NULL:
+        if isinstance(body, bytes):
+            text = slice_of(<bytes>body, len(body))
+        else:
+            block = body.obj
+            text = slice_of(block.memory + REPLY_ROOM, block.size)
+            body.release()
+            if block.views == 0:
+                given = block.memory
+        if bridge_answer(token, status, slice_of(lines, len(lines)), text, given) == NULL:
             raise MemoryError()
+        if given != NULL:
+            block.memory = NULL
 
     def bridge_resume(self, uint64_t token):
         """Lets a request that waited for its token go on: it is looked up again."""
-        if bridge_answer(token, BRIDGE_PASSED, slice_lit(b""), slice_lit(b"")) == NULL:
+        if bridge_answer(token, BRIDGE_PASSED, slice_lit(b""), slice_lit(b""), NULL) == NULL:
             raise MemoryError()
 
     def grant(self, bytes bearer, int level, int64_t expires_us, bytes subject, rules=None):

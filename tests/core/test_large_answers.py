@@ -9,6 +9,8 @@ import pytest
 from support.edge import answers, edge, start  # noqa: F401 (fixtures)
 from support.wait import until
 
+from queend._core import read_answer
+
 MIB = 1 << 20
 KEPT = 65536          # bytes of the largest answer that goes the way of small ones
 
@@ -73,6 +75,24 @@ def test_the_worker_makes_no_copy(edge):
     while got < size:
         got += sock.recv_into(part)
     assert memory("VmHWM") < before + size * 1.5
+    sock.close()
+
+
+@pytest.mark.parametrize("watched", [False, True], ids=["taken over", "copied"])
+def test_the_answer_of_a_log_read_is_copied_only_if_something_else_reads_it(edge, watched):
+    sock, (token,) = asked(edge, b"GET", 1)
+    body, *_ = read_answer("json", [(b"q", b"p" * MIB, b"UNREADABLE", -1, 0, 0, 1, [])], 1)
+    text, block = bytes(body), body.obj
+    other = memoryview(body) if watched else b""
+    edge.core.bridge_reply(token, 200, [], body)
+    assert [got[2] for got in answers(sock, 1)] == [text]
+    with pytest.raises(ValueError):
+        bytes(body)
+    if watched:
+        assert bytes(other) == bytes(block) == text
+    else:
+        with pytest.raises(BufferError):
+            bytes(block)
     sock.close()
 
 

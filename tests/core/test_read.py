@@ -42,7 +42,7 @@ def entry(rows=(), partition=b"p", error=None, head=100, floor=0, offset=0, most
 
 def read(entries, form="json", most=MOST):
     answer, records, size, behind, unreadable = read_answer(form, entries, most)
-    return answer, (records, size, behind, unreadable)
+    return bytes(answer), (records, size, behind, unreadable)
 
 
 def parsed(entries, most=MOST):

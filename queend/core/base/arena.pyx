@@ -7,7 +7,7 @@
 cdef enum:
     ARENA_CHUNK = 2048
     ARENA_KEEP = 512          # chunks a pool keeps
-    ARENA_LARGE = 8 << 20     # bytes of a block (a mapping of its own: base/memory) that goes back a slice at a time
+    ARENA_LARGE = 8 << 20     # bytes of a block that goes back a slice at a time
     ARENA_SLICE = 2 << 20
 
 cdef struct Chunk:

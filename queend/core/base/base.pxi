@@ -4,6 +4,7 @@ from libc.stdint cimport int8_t, uint8_t, int16_t, uint16_t, int32_t, uint32_t, 
 from libc.stdlib cimport free, atoi, atoll, strtod
 from libc.string cimport memcpy, memcmp, memset, memmove, memchr, strlen, strncpy, strcmp, strncmp, strchr, strrchr
 from libc.stdio cimport snprintf, fprintf, stderr
+from cpython.buffer cimport PyBuffer_FillInfo
 from posix.time cimport timespec, clock_gettime, CLOCK_REALTIME, CLOCK_MONOTONIC
 
 from queend.core.includes.uv cimport *

@@ -54,7 +54,7 @@ cdef extern from * nogil:
 # ---- settings of the allocator ---------------------------------------------------------------------------------------
 # A request of a thousand messages takes a few hundred kilobytes and gives them back with its answer. glibc returns
 # such blocks to the system each time by default, and asks for them again. That took up to a fifth of the CPU of a large
-# push (bench/results/formats.md).
+# push (bench/results/formats.md). Reads of 8 MiB have buffers of up to 16 MiB (docs/inside/decisions/memory.md).
 
 cdef extern from *:
     """
@@ -64,7 +64,7 @@ cdef extern from *:
     static void memory_keep(void) {
     #ifdef M_TRIM_THRESHOLD
         mallopt(M_TRIM_THRESHOLD, 64 << 20);   /* free memory at the end of a heap up to this is kept */
-        mallopt(M_MMAP_THRESHOLD, 8 << 20);    /* smaller blocks come from a heap */
+        mallopt(M_MMAP_THRESHOLD, 20 << 20);   /* smaller blocks come from a heap */
     #endif
     }
     static void memory_give_top(void) {

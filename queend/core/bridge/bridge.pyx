@@ -204,17 +204,18 @@ cdef bint bridge_wanted(uint64_t token) noexcept nogil:
     uv_mutex_unlock(&bridge.lock)
     return wanted
 
-cdef BridgeAnswer* bridge_answer(uint64_t token, int status, Slice headers, Slice body) noexcept nogil:
+cdef BridgeAnswer* bridge_answer(uint64_t token, int status, Slice headers, Slice body, char* block) noexcept nogil:
     # Sends an answer on its way, from any thread. A token that was answered or forsaken before is ignored. Returns NULL
-    # if memory ran out, else a value that may be freed already.
+    # if memory ran out, else a value that may be freed already. block: REPLY_ROOM free bytes and the body; the
+    # answer owns it. NULL: the body is copied.
     cdef BridgeCall* c
-    cdef bint large = body.n > OUT_KEEP
+    cdef bint large = block != NULL or body.n > OUT_KEEP
     cdef BridgeAnswer* a = <BridgeAnswer*>malloc(sizeof(BridgeAnswer) + headers.n + (0 if large else body.n))
     cdef char* bytes = <char*>a + sizeof(BridgeAnswer)
     cdef bint sent = False
     if a == NULL:
         return NULL
-    a.block = <char*>malloc(REPLY_ROOM + body.n) if large else NULL
+    a.block = <char*>malloc(REPLY_ROOM + body.n) if large and block == NULL else block
     if large and a.block == NULL:
         free(a)
         return NULL
@@ -224,7 +225,8 @@ cdef BridgeAnswer* bridge_answer(uint64_t token, int status, Slice headers, Slic
     a.headers = headers.n
     a.body = body.n
     memcpy(bytes, headers.p, headers.n)
-    memcpy(a.block + REPLY_ROOM if large else bytes + headers.n, body.p, body.n)
+    if block == NULL:
+        memcpy(a.block + REPLY_ROOM if large else bytes + headers.n, body.p, body.n)
     uv_mutex_lock(&bridge.lock)
     c = <BridgeCall*>table_get(&bridge.calls, token)
     if c != NULL and c.taken:

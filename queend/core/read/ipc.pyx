@@ -7,6 +7,7 @@
 cdef enum:
     IPC_COLUMNS = 8         # of records
     IPC_BUFFERS = 24        # most buffers: validity, ends and bytes per column
+    IPC_HEAD = 4096         # bytes of a record batch besides its body
 
 cdef enum:                 # bits of `wanted`
     IPC_QUEUE = 0
@@ -86,6 +87,9 @@ cdef void ipc_gather(IpcColumn* columns, ReadCall* c) noexcept nogil:
     cdef unsigned char[16] id
     cdef int wanted = c.wanted
     cdef int i
+    if wanted >> IPC_PAYLOAD & 1:
+        # all at once: memory that doubles is copied each time
+        buf_room(&columns[IPC_PAYLOAD].text.bytes, <size_t>min(c.left, <int64_t>READ_ANSWER_MOST))
     for i in range(c.n):
         e = &c.entries[i]
         while readentry_next(c, e, columns[IPC_PAYLOAD].text.bytes.len + columns[IPC_TXID].text.bytes.len
@@ -327,6 +331,7 @@ cdef void ipc_records(Buf* b, IpcColumn** columns, int n, int64_t length) noexce
             k += 1
     for i in range(n_parts):
         body += ipc_padded(parts[i].len)
+    buf_room(b, <size_t>body + IPC_HEAD)
     base = ipc_message(b, ARROW_RECORD_BATCH, body, &message)
     ipc_batch(b, base, message.field[ARROW_MESSAGE_HEADER], length, n, sizes, k)
     ipc_message_end(b, base)

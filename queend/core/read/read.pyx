@@ -7,9 +7,41 @@ cdef tuple READ_COLUMNS = ("queue", "partition", "offset", "ts", "transactionId"
 cdef inline Slice read_slice(bytes b) noexcept:
     return slice_of(b, len(b)) if b is not None else slice_of(NULL, 0)
 
+cdef class ReadBlock:
+    """The bytes of a large answer, behind REPLY_ROOM bytes for its head. The bridge takes this memory over, unless
+    another view reads it."""
+    cdef char* memory
+    cdef Py_ssize_t size
+    cdef int views
+
+    def __getbuffer__(self, Py_buffer* view, int flags):
+        if self.memory == NULL:
+            raise BufferError("the answer has left")
+        PyBuffer_FillInfo(view, self, self.memory + REPLY_ROOM, self.size, True, flags)
+        self.views += 1
+
+    def __releasebuffer__(self, Py_buffer* view):
+        self.views -= 1
+
+    def __dealloc__(self):
+        free(self.memory)
+
+cdef object read_body(Buf* b):
+    # Returns the bytes behind REPLY_ROOM: bytes up to OUT_KEEP, else a memoryview of the memory itself.
+    cdef ReadBlock block
+    if b.failed:
+        raise MemoryError()
+    if b.len - REPLY_ROOM <= OUT_KEEP:
+        return <bytes>b.data[REPLY_ROOM:b.len]
+    block = ReadBlock()
+    block.memory = b.data
+    block.size = <Py_ssize_t>(b.len - REPLY_ROOM)
+    buf_init(b)
+    return memoryview(block)
+
 def read_answer(str form, list entries, int64_t most, tuple columns=None, list ends=None, list numbers=None):
     """The answer of a log read: (its bytes, number of records, bytes of their payloads, whether there is more than was
-    given, whether a row was unreadable).
+    given, whether a row was unreadable). More than OUT_KEEP bytes are a memoryview, which bridge_reply sends uncopied.
 
     form: json, ndjson, arrow or events. entries: (queue, partition, error or None, head or -1, floor, first offset,
     most payload bytes, rows), texts as UTF-8 bytes; rows: a list of (base, n, created_at, ids, body, meta), the columns
@@ -39,6 +71,7 @@ def read_answer(str form, list entries, int64_t most, tuple columns=None, list e
         n_rows += len(entry[7])
     memset(&c, 0, sizeof(c))
     buf_init(&out)
+    buf_reserve(&out, REPLY_ROOM)
     c.left = most
     c.wanted = IPC_USUAL if columns is None else read_columns(columns)
     try:
@@ -70,9 +103,7 @@ def read_answer(str form, list entries, int64_t most, tuple columns=None, list e
         with nogil:
             read_sealed(&c)
             write(&c, &out)
-        if out.failed:
-            raise MemoryError()
-        return <bytes>out.data[:out.len], c.records, c.bytes, bool(readentry_behind(&c)), bool(c.unreadable)
+        return read_body(&out), c.records, c.bytes, bool(readentry_behind(&c)), bool(c.unreadable)
     finally:
         unzip_close(&c.unzip)
         seal_close(&c.seal)
