@@ -1,19 +1,23 @@
-"""The data source `queend`, which Spark loads for `format("queend")`."""
+"""The data source `queend`, which Spark loads for `format("queend")`.
+
+Spark imports this module in each application that looks for any Python data source: modules that take long to load are
+imported where they are needed."""
 from __future__ import annotations
 
-import sys
+from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import DataSource
-from pyspark.sql.types import StructType
-
-from .link import reach
-from .records import usual
+from .compat import DATA_SOURCES, LIMITS, VERSION, DataSource, takes_filters
 from .settings import LINK, SOURCE, OptionError, Options, SinkSettings
-from .sink import BatchWriter, StreamWriter
-from .source import BatchReader, FilteredReader, StreamReader
-from .wanted import SourceSettings
 
-PUSHDOWN = "pyspark.sql.worker.data_source_pushdown_filters"
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+    from .sink import BatchWriter, StreamWriter
+    from .source import BatchReader, StreamReader
+
+if not DATA_SOURCES:
+    raise ImportError(f"PySpark {VERSION} has no data sources in Python: use read_batch, write_batch and batch_writer "
+                      "of queend.spark")
 
 KEPT = "queend.options"
 NAMES = {name.lower() for name in (*LINK, *SOURCE)}
@@ -34,6 +38,8 @@ class QueendDataSource(DataSource):
     def schema(self) -> StructType:
         """Returns the schema of a table. Spark keeps the options of a table but does not pass them to its reader. So
         they travel in the metadata of the first column, except the token, which must not end up in files."""
+        from .records import usual
+
         columns = usual(Options(self.options).flag("includeHeaders", False))
         if "provider" in self.options:    # CREATE TABLE
             columns.fields[0].metadata = {
@@ -41,20 +47,29 @@ class QueendDataSource(DataSource):
         return columns
 
     def reader(self, schema: StructType) -> BatchReader:
+        from .link import reach
+        from .source import BatchReader, FilteredReader
+        from .wanted import SourceSettings
+
         settings = SourceSettings.of(Options(_kept(schema) | dict(self.options)), streaming=False)
         reach(settings.link)
-        # Spark refuses a reader that takes filters if the session does not push them down, and asks from another module
-        # if it does.
-        main = getattr(sys.modules.get("__main__"), "__spec__", None)
-        told = PUSHDOWN in sys.modules or getattr(main, "name", None) == PUSHDOWN
-        return (FilteredReader if told else BatchReader)(settings, schema)
+        return (FilteredReader if takes_filters() else BatchReader)(settings, schema)
 
     def streamReader(self, schema: StructType) -> StreamReader:
+        from .link import reach
+        from .source import StreamReader
+        from .unlimited import UnlimitedReader
+        from .wanted import SourceSettings
+
         settings = SourceSettings.of(Options(_kept(schema) | dict(self.options)), streaming=True)
+        reader = (StreamReader if LIMITS else UnlimitedReader)(settings, schema)
         reach(settings.link)
-        return StreamReader(settings, schema)
+        return reader
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
+        from .link import reach
+        from .sink import BatchWriter
+
         if overwrite:
             raise OptionError('a queue cannot be overwritten: use mode("append")')
         writer = BatchWriter(SinkSettings.of(Options(self.options)), schema)
@@ -62,6 +77,9 @@ class QueendDataSource(DataSource):
         return writer
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
+        from .link import reach
+        from .sink import StreamWriter
+
         if overwrite:
             raise OptionError('a queue cannot be overwritten: use outputMode("append") or "update"')
         writer = StreamWriter(SinkSettings.of(Options(self.options)), schema)

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.types import ArrayType, BinaryType, LongType, StringType, StructField, StructType, TimestampType
 
+from .compat import arrow_schema
 from .link import ARROW, Link
 from .plan import DataLost, Range
 from .settings import named
@@ -46,8 +47,6 @@ class Columns:
     """The columns that Spark wants, and those that the daemon is asked for. Unwanted columns are not sent."""
 
     def __init__(self, schema: StructType):
-        from pyspark.sql.pandas.types import to_arrow_schema
-
         for field in schema.fields:
             kind = KINDS.get(field.name)
             if kind is None:
@@ -55,7 +54,7 @@ class Columns:
             said = field.dataType.simpleString()
             if said != kind and said not in ALSO.get(field.name, ()):
                 raise SchemaError(f'column "{field.name}" is {kind}, not {said}')
-        self.schema = to_arrow_schema(schema, timezone="UTC")
+        self.schema = arrow_schema(schema)
         self.asked = sorted({FROM[name] for name in self.schema.names})
 
     def batch(self, found: pa.RecordBatch) -> pa.RecordBatch:

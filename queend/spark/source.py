@@ -8,7 +8,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.datasource import (
+from pyspark.sql.types import StructType
+
+from .compat import (
     DataSourceReader,
     DataSourceStreamReader,
     EqualTo,
@@ -19,10 +21,11 @@ from pyspark.sql.datasource import (
     InputPartition,
     LessThan,
     LessThanOrEqual,
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
 )
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
-from pyspark.sql.types import StructType
-
 from .link import Link
 from .marks import Marks, NoQueue
 from .plan import Bounds, DataLost, Place, Range, batch_ranges, edge_offsets, tasks_of
@@ -44,7 +47,8 @@ class BatchReader(DataSourceReader):
             return tasks_of(batch_ranges(link, self.settings, self.bounds), self.settings)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return iter(Records(self.settings, self.columns, [Range(*one) for one in partition.value or []]))
+        places = partition.value if partition else None    # no partition at all: None, in 4.0 even instead of one
+        return iter(Records(self.settings, self.columns, [Range(*one) for one in places or []]))
 
 
 class FilteredReader(BatchReader):
