@@ -4,10 +4,11 @@ Spark imports this module in each application that looks for any Python data sou
 imported where they are needed."""
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from .compat import DATA_SOURCES, LIMITS, VERSION, DataSource, takes_filters
-from .settings import LINK, SOURCE, OptionError, Options, SinkSettings
+from .settings import LINK, SINK, SOURCE, OptionError, Options, SinkSettings
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -20,12 +21,33 @@ if not DATA_SOURCES:
                       "of queend.spark")
 
 KEPT = "queend.options"
-NAMES = {name.lower() for name in (*LINK, *SOURCE)}
+NAMES = {name.lower() for name in (*LINK, *SINK, *SOURCE)}
+# Options that a table does not keep: a secret would be in files; all rows of a second INSERT are new.
+LEFT = {"token", "queryid"}
+# Columns of a table that the daemon sets.
+SET = {"offset", "timestamp", "timestamptype", "id"}
 
 
 def _kept(schema: StructType) -> dict[str, str]:
     """Returns the options of a table, which its schema keeps (schema)."""
     return dict(schema.fields[0].metadata.get(KEPT) or {}) if schema.fields else {}
+
+
+def _written(schema: StructType, given: Mapping[str, str]) -> tuple[SinkSettings, StructType]:
+    """Returns the settings and the columns of a write. INSERT INTO gives all columns of the table: those that the
+    daemon sets are not written, and the queue is the one that the table reads. A frame that was read from a table may
+    give them too; a place in `given`, or a column made by the query, says that another queue is meant."""
+    from .records import usual
+
+    table = all(KEPT in one.metadata for one in schema.fields) and set(usual(False).names) <= set(schema.names)
+    if not table or {name.lower() for name in given} & {"url", "queue", "topic"}:
+        return SinkSettings.of(Options(given)), schema
+    options = Options(_kept(schema) | dict(given))
+    names = (options.text("subscribe") or "").split(",")
+    if not options.text("queue") and len(names) == 1 and names[0].strip():
+        options.values["queue"] = names[0].strip()
+    hidden = SET | ({"topic"} if options.text("queue") else set())
+    return SinkSettings.of(options), type(schema)([one for one in schema.fields if one.name.lower() not in hidden])
 
 
 class QueendDataSource(DataSource):
@@ -36,14 +58,16 @@ class QueendDataSource(DataSource):
         return "queend"
 
     def schema(self) -> StructType:
-        """Returns the schema of a table. Spark keeps the options of a table but does not pass them to its reader. So
-        they travel in the metadata of the first column, except the token, which must not end up in files."""
+        """Returns the schema of a table. Spark keeps the options of a table but does not pass them to its reader and
+        its writer. So they travel in the metadata of the first column. The others are marked, so that a write can tell
+        the columns of a table from those of a query."""
         from .records import usual
 
         columns = usual(Options(self.options).flag("includeHeaders", False))
         if "provider" in self.options:    # CREATE TABLE
-            columns.fields[0].metadata = {
-                KEPT: {name: value for name, value in self.options.items() if name.lower() in NAMES - {"token"}}}
+            kept = {name: value for name, value in self.options.items() if name.lower() in NAMES - LEFT}
+            for field in columns.fields:
+                field.metadata = {KEPT: kept if field is columns.fields[0] else {}}
         return columns
 
     def reader(self, schema: StructType) -> BatchReader:
@@ -72,7 +96,7 @@ class QueendDataSource(DataSource):
 
         if overwrite:
             raise OptionError('a queue cannot be overwritten: use mode("append")')
-        writer = BatchWriter(SinkSettings.of(Options(self.options)), schema)
+        writer = BatchWriter(*_written(schema, self.options))
         reach(writer.settings.link)
         return writer
 
@@ -82,6 +106,6 @@ class QueendDataSource(DataSource):
 
         if overwrite:
             raise OptionError('a queue cannot be overwritten: use outputMode("append") or "update"')
-        writer = StreamWriter(SinkSettings.of(Options(self.options)), schema)
+        writer = StreamWriter(*_written(schema, self.options))
         reach(writer.settings.link)
         return writer
