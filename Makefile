@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 SUDO   := $(if $(filter 0,$(shell id -u)),,sudo)
 
 .DEFAULT_GOAL := help
-.PHONY: help system lock venv build run check test test-quick test-asan test-tsan test-faults test-seeds test-truth test-kills test-findings test-patroni test-schema test-sdk dashboard test-dashboard test-generated test-pyright typescript test-typescript test-windows test-spark package deb image test-packages test-spark-kills demo-spark documents site ways fuzz bench bench-quick bench-scale bench-soak bench-peers bench-compare bench-bounds bench-secure bench-live bench-spark bench-spark-archive clean
+.PHONY: help system lock venv build run check test test-quick test-asan test-tsan test-faults test-seeds test-truth test-kills test-findings test-patroni test-schema test-sdk dashboard test-dashboard test-generated test-pyright typescript test-typescript test-windows test-spark test-spark-versions package deb image test-packages test-spark-kills demo-spark documents site ways fuzz bench bench-quick bench-scale bench-soak bench-peers bench-compare bench-bounds bench-secure bench-live bench-spark bench-spark-archive clean
 
 help: ## print this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -156,6 +156,14 @@ test-windows: build system-tests ## the sliding-window program of both clients, 
 test-spark: build system-tests ## the Spark connector against a real daemon, in one session of Spark on two threads: about 10 minutes
 	@$(SPARK)
 	@$(BIN)/python -m pytest tests/spark --spark $(ARGS)
+
+SPARK_VERSIONS := 3.5 4.0 4.1 4.2 4.3
+test-spark-versions: build system-tests ## the Spark connector on each version of PySpark, installed in build/spark-VERSION, classic and by Spark Connect; prints a table: about 20 minutes
+	@$(SPARK)
+	@for version in $(SPARK_VERSIONS); do \
+	  test -x build/spark-$$version/bin/python || $(PYTHON) -m venv build/spark-$$version; \
+	  $(BIN)/python tools/requirements.py spark-versions | build/spark-$$version/bin/pip install --quiet --disable-pip-version-check -r /dev/stdin "pyspark==$$version.*" || exit 1; done
+	@$(BIN)/python -m pytest -s tests/spark/test_versions.py --spark $(ARGS)
 
 package: ## the sdist, and a wheel for each CPython from 3.11 to 3.14 found here, in dist/: about 2 minutes each
 	@$(MAKE) --no-print-directory system

@@ -121,13 +121,15 @@ def sql_packages() -> tuple[dict[str, str], list[str]]:
 
 
 sql_dirs, sql_names = sql_packages()
+# What lies in this folder is installed beside queend: Spark looks for top-level modules (queend/spark/__init__.py).
+FOUND = "queend/spark/found"
 python_packages = ["queend"] + ["queend." + ".".join(p.parent.relative_to(ROOT / "queend").parts)
                                 for p in sorted((ROOT / "queend").rglob("__init__.py"))
-                                if p.parent != ROOT / "queend"]
+                                if p.parent != ROOT / "queend" and not p.is_relative_to(ROOT / FOUND)]
 
 setup(
-    packages=python_packages + sql_names,
-    package_dir=sql_dirs,
+    packages=[*python_packages, *sql_names, "pyspark_queend"],
+    package_dir={**sql_dirs, "pyspark_queend": f"{FOUND}/pyspark_queend"},
     package_data={"queend": ["dashboard/*", "dashboard/assets/*"], "queend.client": ["py.typed"],
                   "queend.testing": ["py.typed"],
                   **{name: ["*.sql"] for name in sql_names}},

@@ -69,7 +69,7 @@ def aggregate(url: str, folder: str) -> tuple[Counter, Counter]:
     from pyspark.sql import SparkSession
     from pyspark.sql import functions as F
 
-    from queend.spark import QueendDataSource
+    import queend.spark  # noqa: F401 - Spark's workers run on this interpreter, too
 
     spark = (
         SparkSession.builder.master("local[2]")
@@ -83,7 +83,6 @@ def aggregate(url: str, folder: str) -> tuple[Counter, Counter]:
         .getOrCreate()
     )
     spark.sparkContext.setLogLevel("ERROR")
-    spark.dataSource.register(QueendDataSource)
     events = (
         spark.readStream.format("queend")
         .options(url=url, subscribe="events", startingOffsets="earliest", commitGroup="demo")

@@ -2,14 +2,13 @@
 import os
 import sys
 
+import queend.spark  # noqa: F401 - Spark's workers run on this interpreter, too
 from pyspark.sql import SparkSession
-from queend.spark import QueendDataSource
 
 URL = os.environ.get("QUEEND_URL", "http://localhost:6632")
 QUEUE = sys.argv[1] if len(sys.argv) > 1 else "orders-by-spark"
 
 spark = SparkSession.builder.appName("orders").getOrCreate()
-spark.dataSource.register(QueendDataSource)
 
 orders = spark.range(1000).selectExpr("concat('customer-', id % 10) AS key", "struct(id, id * 5 AS cents) AS value")
 orders.write.format("queend").option("url", URL).option("queue", QUEUE).mode("append").save()

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.datasource import InputPartition
 
+from .compat import InputPartition
 from .link import Link
 from .marks import assigned, check_numbers, queues_of, table_of
 from .wanted import Edge, SourceSettings

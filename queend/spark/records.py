@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.types import ArrayType, BinaryType, LongType, StringType, StructField, StructType, TimestampType
 
+from .compat import arrow_schema
 from .link import ARROW, Link
 from .plan import DataLost, Range
 from .settings import named
@@ -48,8 +49,6 @@ class Columns:
     """The columns that Spark wants, and those that the daemon is asked for. Unwanted columns are not sent."""
 
     def __init__(self, schema: StructType, form: str = "json"):
-        from pyspark.sql.pandas.types import to_arrow_schema
-
         for field in schema.fields:
             kind = KINDS.get(field.name)
             if kind is None:
@@ -60,7 +59,7 @@ class Columns:
                                   "the query")
             if field.name == "value" and form == "base64" and said != kind:
                 raise SchemaError(f'column "value" is {kind} with valueFormat=base64, not {said}: cast it in the query')
-        self.schema = to_arrow_schema(schema, timezone="UTC")
+        self.schema = arrow_schema(schema)
         self.format = form
         asked = {FROM[name] for name in self.schema.names}
         placed = {"queue", "partition", "offset"} if form != "json" and "payload" in asked else set()

@@ -12,9 +12,9 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import TaskContext
-from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
+from .compat import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from .ids import RowIds
 from .letters import Letters, letter
 from .link import ARROW, Link, Refused

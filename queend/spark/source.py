@@ -10,7 +10,9 @@ from typing import Any, NoReturn
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.datasource import (
+from pyspark.sql.types import StructType
+
+from .compat import (
     DataSourceReader,
     DataSourceStreamReader,
     EqualTo,
@@ -21,10 +23,11 @@ from pyspark.sql.datasource import (
     InputPartition,
     LessThan,
     LessThanOrEqual,
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
 )
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
-from pyspark.sql.types import StructType
-
 from .link import Link
 from .marks import Marks, NoQueue
 from .plain import plain
@@ -49,7 +52,8 @@ class BatchReader(DataSourceReader):
             return tasks_of(batch_ranges(link, self.settings, self.bounds), self.settings)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return iter(Records(self.settings, self.columns, [Range(*one) for one in partition.value or []]))
+        places = partition.value if partition else None    # no partition at all: None, in 4.0 even instead of one
+        return iter(Records(self.settings, self.columns, [Range(*one) for one in places or []]))
 
 
 class FilteredReader(BatchReader):
@@ -106,7 +110,8 @@ def _iso(value: datetime) -> str:
     return value.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
-@plain("initialOffset", "prepareForTriggerAvailableNow", "latestOffset", "partitions", "read", "commit")
+@plain("initialOffset", "prepareForTriggerAvailableNow", "latestOffset", "reportLatestOffset", "partitions", "read",
+       "commit")
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Implements `spark.readStream.format("queend")`. Lives on the driver as long as the query."""
 
@@ -317,7 +322,7 @@ class FailedReader(StreamReader):
         raise self.error
 
     initialOffset = prepareForTriggerAvailableNow = getDefaultReadLimit = _fail
-    latestOffset = partitions = read = _fail    # type: ignore[assignment]
+    latestOffset = reportLatestOffset = partitions = read = _fail    # type: ignore[assignment]
 
     def stop(self) -> None:
         pass

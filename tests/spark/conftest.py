@@ -12,17 +12,17 @@ from pyspark.sql import SparkSession
 from support.client import Client
 from support.daemon import PACKAGE, Daemon
 
-from queend.spark import QueendDataSource
 from queend.spark.jobs.backfill import JAR
 
 TESTS = Path(__file__).parents[1]
+FOUND = PACKAGE / "queend/spark/found"    # Spark finds the data source there; in a wheel, beside queend
 
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     folder = tmp_path_factory.mktemp("spark")
     os.environ.update(PYSPARK_PYTHON=sys.executable, SPARK_LOCAL_IP="127.0.0.1",
-                      PYTHONPATH=os.pathsep.join([str(PACKAGE), str(TESTS)]))
+                      PYTHONPATH=os.pathsep.join([str(PACKAGE), str(FOUND), str(TESTS)]))
     settings = {
         "spark.driver.memory": "1g", "spark.ui.enabled": "false", "spark.driver.host": "127.0.0.1",
         "spark.sql.shuffle.partitions": "2", "spark.local.dir": folder / "local",
@@ -35,7 +35,6 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         builder = builder.config(name, str(value))
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("FATAL")
-    session.dataSource.register(QueendDataSource)
     yield session
     session.stop()
 

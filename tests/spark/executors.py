@@ -11,7 +11,7 @@ from pathlib import Path
 from pyspark import TaskContext
 from pyspark.sql import SparkSession
 
-from queend.spark import QueendDataSource
+import queend.spark  # noqa: F401 - Spark finds the data source
 
 PARTS = 3
 
@@ -37,7 +37,6 @@ def main(url: str, queue: str, folder: str, rows: str) -> None:
     for name, value in settings.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
-    spark.dataSource.register(QueendDataSource)
     numbers = spark.sparkContext.parallelize(range(total), PARTS).mapPartitionsWithIndex(made)
     frame = spark.createDataFrame(numbers, "key string, value string")
     frame.write.format("queend").options(url=url, queue=queue, batchRows="300").mode("append").save()

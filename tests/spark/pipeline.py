@@ -6,14 +6,13 @@ import sys
 
 from pyspark.sql import SparkSession
 
-from queend.spark import QueendDataSource
+import queend.spark  # noqa: F401 - Spark finds the data source
 
 
 def main(url: str, source: str, target: str, checkpoint: str, rows: str) -> None:
     spark = (SparkSession.builder.master("local[2, 4]").config("spark.ui.enabled", "false")
              .config("spark.driver.memory", "1g")
              .config("spark.driver.host", "127.0.0.1").config("spark.local.dir", f"{checkpoint}.local").getOrCreate())
-    spark.dataSource.register(QueendDataSource)
     frame = spark.readStream.format("queend").options(url=url, subscribe=source, startingOffsets="earliest",
                                                       maxOffsetsPerTrigger=rows, minPartitions="2")
     query = (frame.schema("key string, value string").load().writeStream.format("queend")

@@ -61,13 +61,18 @@ def test_the_step_of_the_tutorial_runs(spark: SparkSession, daemon: Daemon, clie
 def test_the_sql_runs(spark: SparkSession, daemon: Daemon, client: Client, queue: str) -> None:
     client.push(queue, {"n": 5}, partition="customer-7")
     client.push(queue, {"n": 6}, partition="customer-8")
-    (code,) = re.findall(r"^```sql\n(.*?)^```", TEXT, re.M | re.S)
-    code = code.replace("http://127.0.0.1:6632", daemon.url).replace("'orders'", f"'{queue}'")
+    code, inserts = (block.replace("http://127.0.0.1:6632", daemon.url).replace("'orders'", f"'{queue}'").strip()
+                     for block in re.findall(r"^```sql\n(.*?)^```", TEXT, re.M | re.S))
     try:
-        *_, counted = [spark.sql(statement) for statement in code.strip().removesuffix(";").split(";")]
+        *_, counted = [spark.sql(statement) for statement in code.removesuffix(";").split(";")]
         assert [tuple(row) for row in counted.collect()] == [(1,)]
+        for statement in inserts.removesuffix(";").split(";"):
+            spark.sql(statement)
+        assert [one["data"] for one in client.pop(queue, "customer-7", batch=10)] == [{"n": 5}, {"cents": 500}]
+        assert [one["data"] for one in client.pop(queue, "customer-8", batch=10)] == [{"n": 6}, {"cents": 1}]
         rows = spark.sql("SELECT get_json_object(string(value), '$.n'), partition FROM events").collect()
-        assert sorted(map(tuple, rows)) == [("5", "customer-7"), ("6", "customer-8")]
+        assert sorted(map(tuple, rows), key=str) == [("5", "customer-7"), ("6", "customer-8"), (None, "customer-7"),
+                                                     (None, "customer-8")]
     finally:
         spark.sql("DROP TABLE IF EXISTS orders_in")
         spark.catalog.dropTempView("events")
