@@ -177,9 +177,9 @@ test-packages: build system-tests ## make wheel and package (PYTHONS: for which 
 	@test "$(DIST)" = kept || $(MAKE) --no-print-directory image ARGS="$$(. /etc/os-release && echo $$VERSION_CODENAME)"
 	@$(BIN)/python -m pytest -s tests/packages --packages $(ARGS)
 
-test-spark-kills: build system-tests ## a stream from queue to queue over 10^6 rows, killed ten times with everything around it (SPARK_KILLS, SPARK_ROWS)
+test-spark-kills: build system-tests ## a stream from queue to queue over 10^6 rows, killed ten times with everything around it; the jobs replay and aggregate too (SPARK_KILLS, SPARK_ROWS)
 	@$(SPARK)
-	@SPARK_KILLS=$${SPARK_KILLS:-10} SPARK_ROWS=$${SPARK_ROWS:-1000000} $(BIN)/python -m pytest -s tests/spark/test_kills.py --spark $(ARGS)
+	@SPARK_KILLS=$${SPARK_KILLS:-10} SPARK_ROWS=$${SPARK_ROWS:-1000000} $(BIN)/python -m pytest -s tests/spark/test_kills.py tests/spark/test_jobs_kills.py --spark $(ARGS)
 
 demo-spark: build ## events by HTTP, a streaming aggregation, a second queue and Parquet, a chart, and the counts compared
 	@$(SPARK)
