@@ -163,7 +163,7 @@ test-spark-versions: build system-tests ## the Spark connector on each version o
 	@for version in $(SPARK_VERSIONS); do \
 	  test -x build/spark-$$version/bin/python || $(PYTHON) -m venv build/spark-$$version; \
 	  $(BIN)/python tools/requirements.py spark-versions | build/spark-$$version/bin/pip install --quiet --disable-pip-version-check -r /dev/stdin "pyspark==$$version.*" || exit 1; done
-	@$(BIN)/python -m pytest -s tests/spark/test_versions.py --spark $(ARGS)
+	@$(BIN)/python -m pytest -s tests/spark/test_pysparks.py --spark $(ARGS)
 
 package: ## the sdist, and a wheel for each CPython from 3.11 to 3.14 found here, in dist/: about 2 minutes each
 	@$(MAKE) --no-print-directory system
@@ -185,10 +185,11 @@ test-packages: build system-tests ## make wheel and package (PYTHONS: for which 
 	@test "$(DIST)" = kept || $(MAKE) --no-print-directory image ARGS="$$(. /etc/os-release && echo $$VERSION_CODENAME)"
 	@$(BIN)/python -m pytest -s tests/packages --packages $(ARGS)
 
-test-spark-kills: build system-tests ## a stream from queue to queue over 10^6 rows, killed ten times with everything around it (SPARK_KILLS, SPARK_ROWS), on threads and on a cluster (CLUSTER_ROUNDS, CLUSTER_ROWS)
+test-spark-kills: build system-tests ## a stream from queue to queue over 10^6 rows, killed ten times with everything around it, on threads and on a cluster; the jobs replay and aggregate too (SPARK_KILLS, SPARK_ROWS, CLUSTER_ROUNDS, CLUSTER_ROWS)
 	@$(SPARK)
 	@SPARK_KILLS=$${SPARK_KILLS:-10} SPARK_ROWS=$${SPARK_ROWS:-1000000} CLUSTER_ROUNDS=$${CLUSTER_ROUNDS:-10} \
-	  CLUSTER_ROWS=$${CLUSTER_ROWS:-1000000} $(BIN)/python -m pytest -s tests/spark/test_kills.py tests/spark/test_cluster.py --spark $(ARGS)
+	  CLUSTER_ROWS=$${CLUSTER_ROWS:-1000000} $(BIN)/python -m pytest -s tests/spark/test_kills.py tests/spark/test_cluster.py \
+	  tests/spark/test_jobs_kills.py --spark $(ARGS)
 
 demo-spark: build ## events by HTTP, a streaming aggregation, a second queue and Parquet, a chart, and the counts compared
 	@$(SPARK)

@@ -7,6 +7,10 @@ import logging
 import random
 import ssl
 import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from typing import Any
 from urllib.parse import quote, urlsplit
 
@@ -15,6 +19,7 @@ from .settings import LinkSettings, trusting
 
 ARROW = "application/vnd.apache.arrow.stream"
 COMMITS = 1024    # positions of one call
+ABREAST = 3       # connections of one planner or commit: a daemon serves three reads of an address at a time
 PAUSE_MOST = 5.0
 FIRST = 10.0   # seconds that a query waits for a daemon when it is planned
 HEALTH = 64 << 10    # bytes read of an answer about health
@@ -142,11 +147,30 @@ class Link:
     def get(self, path: str) -> Any:
         return json.loads(self.post(path, b"", "application/json", method="GET"))
 
+    def abreast(self, work: Callable[[Link], None], most: int = ABREAST) -> None:
+        """Runs `work` in threads, each with a connection of its own; at most `most` of them, and never more than
+        ABREAST. Returns when all have ended; raises the error of the first that failed."""
+        with ExitStack() as opened:
+            links = [self, *(opened.enter_context(Link(self.settings)) for _ in range(min(most, ABREAST) - 1))]
+            with ThreadPoolExecutor(len(links)) as threads:
+                for one in [threads.submit(work, link) for link in links]:
+                    one.result()
+
     def commit(self, group: str, entries: list[dict[str, Any]]) -> None:
         """Stores the positions (queue, partition, offset) that a group has reached, so that the daemon knows its lag.
         Deleted partitions are skipped."""
-        for at in range(0, len(entries), COMMITS):
-            self.ask(f"/api/v1/consumer-groups/{quote(group, safe='')}/offsets", {"entries": entries[at:at + COMMITS]})
+        path = f"/api/v1/consumer-groups/{quote(group, safe='')}/offsets"
+        pages = deque(entries[at:at + COMMITS] for at in range(0, len(entries), COMMITS))
+
+        def send(link: Link) -> None:
+            while pages:
+                try:
+                    page = pages.popleft()
+                except IndexError:    # another thread took the last one
+                    return
+                link.ask(path, {"entries": page})
+
+        self.abreast(send, len(pages))
 
     def post(self, path: str, body: bytes | memoryview, kind: str, accept: str = "application/json",
              method: str = "POST") -> bytes:

@@ -2,7 +2,9 @@
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Iterator
+from operator import itemgetter
 from typing import Any
 
 import pyarrow as pa
@@ -13,6 +15,8 @@ from .settings import OptionError
 from .wanted import SourceSettings
 
 PAGE, QUEUES = 100_000, 1000     # partitions, queues of one answer
+FIRST_PAGE = 10_000              # partitions of the answer that all others are planned by
+NUMBER_MOST = 2**31 - 1          # of a partition
 NEVER = "9999-01-01T00:00:00Z"
 
 
@@ -50,24 +54,71 @@ def queues_of(link: Link, settings: SourceSettings) -> tuple[str, ...]:
 def table_of(link: Link, queue: str, at: str | int | None = None) -> pa.Table:
     """Returns number, name, highWatermark, logStartOffset of all partitions in order of creation; with at (ms, or ISO
     8601) also offset."""
-    return pa.concat_tables(_pages(link, queue, at))
+    return Pages(link, queue, at).table()
 
 
-def _pages(link: Link, queue: str, at: str | int | None) -> Iterator[pa.Table]:
-    behind = 0
-    while True:
+class Pages:
+    """Reads all partitions of a queue, in pages, several at a time. A page begins behind a number. Where the next one
+    will begin is known only from its answer, so starts are guessed: the numbers of a queue's partitions mostly rise by
+    the same step. Wrong guesses cost time only: what two pages have is taken once, and gaps are read afterwards."""
+
+    def __init__(self, link: Link, queue: str, at: str | int | None):
+        self.link, self.queue, self.at = link, queue, at
+        self._lock = threading.Lock()
+        self._next, self._step, self._over = 0, 0, False
+        self._found: list[tuple[int, pa.Table]] = []    # the number behind which each page begins, and the page
+
+    def table(self) -> pa.Table:
+        first = self._page(self.link, 0, FIRST_PAGE)
+        if first.num_rows < FIRST_PAGE:
+            return first
+        numbers = first.column("number")
+        self._next = numbers[-1].as_py()
+        self._step = (self._next - numbers[0].as_py()) * PAGE // FIRST_PAGE
+        self._found.append((0, first))
+        self.link.abreast(self._walk)
+        return pa.concat_tables(self._joined())
+
+    def _walk(self, link: Link) -> None:
+        """Reads page after page, until one is not full: nothing is behind it."""
+        while True:
+            with self._lock:
+                if self._over:
+                    return
+                behind = min(self._next, NUMBER_MOST)
+                self._next += self._step
+            page = self._page(link, behind, PAGE)
+            with self._lock:
+                self._found.append((behind, page))
+                if page.num_rows < PAGE:
+                    self._over = True
+                else:
+                    last = page.column("number")[-1].as_py()
+                    self._next, self._step = max(self._next, last), last - behind
+
+    def _joined(self) -> Iterator[pa.Table]:
+        """Yields each partition once, in the order of the numbers."""
+        reached = 0
+        for behind, page in sorted(self._found, key=itemgetter(0)):
+            while reached < behind:
+                gap = self._page(self.link, reached, min(PAGE, behind - reached))
+                found = gap.filter(pc.less_equal(gap.column("number"), behind))
+                yield found
+                reached = found.column("number")[-1].as_py() if 0 < found.num_rows == gap.num_rows else behind
+            page = page.filter(pc.greater(page.column("number"), reached))
+            if page.num_rows:
+                yield page
+                reached = page.column("number")[-1].as_py()
+
+    def _page(self, link: Link, behind: int, limit: int) -> pa.Table:
+        asked = {"queue": self.queue, "behind": behind, "limit": limit}
         try:
-            answer = link.ask("/api/v1/offsets", {"queue": queue, "behind": behind, "limit": PAGE,
-                                                  **({} if at is None else {"at": at})}, ARROW)
+            answer = link.ask("/api/v1/offsets", asked if self.at is None else {**asked, "at": self.at}, ARROW)
         except Refused as refused:
             if refused.status == 404:
-                raise NoQueue(queue, refused.url) from None
+                raise NoQueue(self.queue, refused.url) from None
             raise
-        page = pa.ipc.open_stream(answer).read_all()
-        yield page
-        if page.num_rows < PAGE:
-            return
-        behind = page.column("number")[-1].as_py()
+        return pa.ipc.open_stream(answer).read_all()
 
 
 def assigned(table: pa.Table, settings: SourceSettings, queue: str) -> pa.Table:

@@ -1,7 +1,9 @@
 """Ranges of offsets dealt to tasks: many small partitions into few tasks; large ones are cut on request."""
 from __future__ import annotations
 
-from itertools import pairwise, repeat
+from array import array
+from bisect import bisect_right
+from itertools import accumulate, pairwise, repeat
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -61,18 +63,17 @@ def tasks_of(ranges: list[Place], settings: SourceSettings, partitions: int = 0)
     if size < total:
         ranges = [piece for one in ranges for piece in _pieces(one, size)]
     tasks: list[InputPartition] = []
-    held: list[Place] = []
-    count, room = 0, total / least
-    for at, one in enumerate(ranges):
-        own = one[3] - one[2]
-        # Each task still to be made needs a range. A range that would be more outside than inside begins a task.
-        if held and (count + own > most or count + own / 2 > room or len(ranges) - at < least - len(tasks)):
-            tasks.append(Task(held))
-            total -= count
-            held, count, room = [], 0, total / max(1, least - len(tasks))
-        held.append(one)
-        count += own
-    tasks.append(Task(held))
+    sums = array("q", accumulate((end - start for _, _, start, end, _ in ranges), initial=0))
+    at = 0
+    while at < len(ranges):
+        # A range that would be more outside than inside begins the next task. Each task still to be made needs a range.
+        before, room = sums[at], total / max(1, least - len(tasks))
+        middle = bisect_right(range(len(ranges)), 2 * room, at, key=lambda n: sums[n] + sums[n + 1] - 2 * before)
+        full = bisect_right(sums, before + most) - 1
+        behind = max(at + 1, min(middle, full, len(ranges) - least + len(tasks) + 1))
+        tasks.append(Task(ranges[at:behind]))
+        total -= sums[behind] - before
+        at = behind
     return tasks
 
 

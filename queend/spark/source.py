@@ -120,12 +120,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._link: Link | None = None
         self._marks: Marks | None = None
         self._frozen: Position | None = None
+        self._committed: Position = {}    # what the group was told
         self._phase = random.random()
         self._fired: float | None = None    # monotonic time of the last micro-batch; None: none since the start
         self._seen: tuple[Position, Position, Position] | None = None    # begin, end and heads of the last trigger
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_link": None, "_marks": None, "_frozen": None, "_seen": None}    # tasks need no such
+        # tasks need none of these
+        return {**self.__dict__, "_link": None, "_marks": None, "_frozen": None, "_committed": {}, "_seen": None}
 
     @property
     def marks(self) -> Marks:
@@ -296,14 +298,17 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return iter(Records(self.settings, self.columns, [Range(*one) for one in partition.value or []]))
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Commits a batch that Spark has finished, so that the daemon shows the group's lag."""
+        """Commits what changed in a batch that Spark has finished, so that the daemon shows the group's lag; the first
+        time all of it."""
         if not self.settings.group:
             return
-        marks = self.marks
+        marks, reached = self.marks, unpacked(end)
         entries = [{"queue": queue, "partition": marks.known[queue][number].name, "offset": offset}
-                   for queue, offsets in unpacked(end).items() for number, offset in offsets.items()
-                   if number in marks.known.get(queue, {}) and not marks.known[queue][number].replaced]
+                   for queue, offsets in reached.items() for number, offset in offsets.items()
+                   if self._committed.get(queue, {}).get(number) != offset
+                   and number in marks.known.get(queue, {}) and not marks.known[queue][number].replaced]
         marks.link.commit(self.settings.group, entries)
+        self._committed = reached
 
     def stop(self) -> None:
         if self._link is not None:

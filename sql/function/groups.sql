@@ -166,10 +166,13 @@ BEGIN
                                             WHERE x.partition_id = u.part AND x.group_id = u.grp OFFSET 0) AS k
                        WHERE k.consumed_at > 0);
     WITH place AS MATERIALIZED (
-        SELECT a.part, a.grp, LEAST(h.head, a.at) AS at
+        SELECT a.part, a.grp, LEAST(t.head, a.at) AS at
           FROM (SELECT u.part, u.grp, max(u.at) AS at FROM unnest(v_part, v_of, p_offset) AS u (part, grp, at)
                  WHERE u.part IS NOT NULL GROUP BY 1, 2) AS a
-          CROSS JOIN LATERAL (SELECT queend.head(a.part) AS head) AS h
+          CROSS JOIN LATERAL queend.log_end(a.part) AS t
+          LEFT JOIN LATERAL (SELECT x.committed FROM queend.cursors x
+                              WHERE x.partition_id = a.part AND x.group_id = a.grp OFFSET 0) AS k ON true
+         WHERE COALESCE(k.committed < LEAST(t.head, a.at) - 1, true)     -- the others need no row_of
          ORDER BY 1, 2),
     moved AS (
         -- On conflict the primary key finds the cursor, see pop.

@@ -50,7 +50,7 @@ RUN: dict[str, dict[str, tuple[str, ...]]] = {
     "docs/run.md": {OPERATORS: ("install -m 644", "mkdir -p", "queend queue pause")},
     "docs/spark.md": {SPARK: ("python import queend.spark", "python def both", "python def changed", "sql "),
                       JOBS: ("sh queend spark",), LAG: ("json ", "sh queend spark lag"),
-                      "spark/test_versions.py": ("python from queend.spark import batch_writer",)},
+                      "spark/test_pysparks.py": ("python from queend.spark import batch_writer",)},
     "docs/spark-recipes.md": {"spark/test_recipes.py": ("python # windows.py", "python # changed.py",
                                                         "python # upsert.py")},
     "docs/sql.md": {"surface/test_document.py": ("sql ",)},

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import psutil
 from support.daemon import PACKAGE
 
 
@@ -37,9 +38,15 @@ class Job:
         self.kill()
 
     def kill(self) -> None:
-        """SIGKILL to the driver and its JVM; the workers end with them."""
+        """SIGKILL to the driver, its JVM and the workers, which are in a group of their own."""
         if self.process.poll() is None:
+            below = psutil.Process(self.process.pid).children(recursive=True)
             os.killpg(self.process.pid, signal.SIGKILL)
+            for one in below:
+                try:
+                    one.kill()
+                except psutil.NoSuchProcess:
+                    pass    # it has just ended
         self.process.wait()
 
     def over(self) -> bool:

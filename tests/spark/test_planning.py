@@ -10,9 +10,9 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 from support.client import Client
 from support.daemon import Daemon
 
-from queend.spark import plan
+from queend.spark import marks, plan
 from queend.spark.datasource import QueendDataSource
-from queend.spark.link import Unreachable
+from queend.spark.link import Link, Unreachable
 from queend.spark.settings import OptionError, Options
 from queend.spark.source import BatchReader, StreamReader
 from queend.spark.wanted import SourceSettings
@@ -80,6 +80,51 @@ def test_answers_are_joined_by_partition(reading: Reading, client: Client, queue
     assert len(reading.batch(**until_then)) == 60, "a partition that is gone from the answer ends at its head"
     since = [row["partition"] for row in reading.batch(startingTimestamp="0")]
     assert {name: since.count(name) for name in "bc"} == {"b": 20, "c": 30}
+
+
+@pytest.mark.parametrize(("page", "first", "others"), [
+    (7, 3, ()), (7, 3, (5,)), (1, 1, (2, 30)), (100, 20, (20,)), (40, 39, ()), (3, 1, (1, 2, 3, 4, 50))], ids=str)
+def test_pages_on_several_connections(reading: Reading, client: Client, queue: str, page: int, first: int,
+                                      others: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each partition once, in order of creation, wherever pages are guessed to begin. others: partitions of another
+    queue that are created in between, so that numbers jump."""
+    monkeypatch.setattr(marks, "PAGE", page)
+    monkeypatch.setattr(marks, "FIRST_PAGE", first)
+    names, gaps = [f"p{n}" for n in range(40)], iter(others)
+    for at in range(0, 40, 6):
+        client.push_items([{"queue": queue, "partition": name, "payload": int(name[1:])} for name in names[at:at + 6]])
+        client.push_items([{"queue": f"{queue}.other", "partition": f"{at}-{n}", "payload": 0}
+                           for n in range(next(gaps, 0))] or [{"queue": queue, "partition": "p0", "payload": 0}])
+    with Link(reading.settings(False, {}).link) as link:
+        table, timed = marks.table_of(link, queue), marks.table_of(link, queue, 0)
+    assert sorted(table.column("name").to_pylist()) == sorted(names)
+    numbers = table.column("number").to_pylist()
+    assert numbers == sorted(set(numbers)) == timed.column("number").to_pylist()
+    assert sum(table.column("highWatermark").to_pylist()) == 40 + sum(not n for n in (*others, *[0] * 7)[:7])
+    assert timed.column("offset").to_pylist() == [0] * 40
+
+
+def test_a_group_is_told_what_changed(reading: Reading, client: Client, queue: str) -> None:
+    """All partitions the first time, in several calls; then those with new records."""
+    count = 2500    # three calls
+    fill(client, queue, {f"p{n}": 1 for n in range(count)})
+    reader = reading.stream(commitGroup="told")
+    at, _ = trigger(reader, reader.initialOffset())
+    reader.commit(at)
+    assert lags(client, queue) == {}
+    client.post(f"/api/v1/consumer-groups/told/queues/{queue}/partitions/p7/seek", {"offset": 0})
+    fill(client, queue, {"p8": 3})
+    assert lags(client, queue) == {"p7": 1, "p8": 3}
+    at, got = trigger(reader, at)
+    assert len(got) == 3
+    reader.commit(at)
+    assert lags(client, queue) == {"p7": 1}
+
+
+def lags(client: Client, queue: str) -> dict[str, int]:
+    """The partitions in which the group has a lag."""
+    found = client.get("/api/v1/consumer-groups/told?limit=10000").json[queue]["partitions"]
+    return {one["partition"]: one["offsetLag"] for one in found if one["offsetLag"]}
 
 
 def test_all_partitions_are_served_in_proportion(reading: Reading, client: Client, queue: str) -> None:
