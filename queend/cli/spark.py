@@ -135,7 +135,7 @@ def _missing() -> str | None:
 def archive(
     run: Run,
     queue: Annotated[str, typer.Argument(help="Name of the queue.")],
-    target: Annotated[str, typer.Argument(help="Directory of the archive: on this machine, or hdfs://…")],
+    target: Annotated[str, typer.Argument(help="Directory of the archive: on this machine, hdfs://… or s3://…")],
     group: Annotated[str, typer.Option(help="Consumer group that follows the archived offsets; empty for "
                                             "none.")] = "archive",
     allow_gaps: AllowGaps = False,

@@ -12,8 +12,9 @@ from ..marks import NoQueue
 from .fault import JobError, told
 from .frames import Head, opened, source
 from .manifest import Entry, Manifest, Span
+from .objects import ObjectStore
 from .progress import Progress, Say
-from .store import Store
+from .store import Store, opened_store
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -32,7 +33,7 @@ def archive(spark: SparkSession, queue: str, target: str, *, group: str | None =
     commit. allow_gaps: records that retention removed before they were archived are noted as lost and skipped. link:
     url, token, tokenFile, ca …"""
     progress = Progress(spark, f"archive {queue}", say)
-    store = Store(spark, target)
+    store = opened_store(spark, target)
     with opened(link) as wire:
         head = Head(wire, queue)
         manifest = begun(store, head)
@@ -58,7 +59,7 @@ def archive(spark: SparkSession, queue: str, target: str, *, group: str | None =
             "entries": len(manifest.entries) - 1, "seconds": progress.seconds}
 
 
-def begun(store: Store, head: Head) -> Manifest:
+def begun(store: Store | ObjectStore, head: Head) -> Manifest:
     """Returns the manifest, of this queue and no other. A new one notes what was already gone."""
     manifest = Manifest(store, head.queue)
     if manifest.last is None:
@@ -121,11 +122,9 @@ def _write(progress: Progress, head: Head, manifest: Manifest, link: dict[str, s
         with progress.tasks("files"):
             frame, seen = _checked(source(progress.spark, link, head.queue, spans, COLUMNS,
                                           maxRecordsPerPartition=how["file_rows"]))
-            writer = frame.write.mode("errorifexists").option("compression", how["compression"])
-            writer.partitionBy("date").parquet(store.path(place))
+            made = store.write(frame, place, how["compression"])
         head.check()
         _compare(head, spans, seen.get)
-        made = store.files(place, ".parquet")
         where = f"queue={store.escaped(head.queue)}"
         entry = manifest.next(head.identity, rows=sum(one.end - one.start for one in spans), group=group, spans=spans,
                               gaps=gaps)

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from .fault import JobError
+from .objects import ObjectStore
 from .store import Store
 
 VERSION = 1
@@ -67,7 +68,7 @@ class Entry:
 class Manifest:
     """The manifest as of its opening, and later additions."""
 
-    def __init__(self, store: Store, queue: str):
+    def __init__(self, store: Store | ObjectStore, queue: str):
         self.store, self.queue = store, queue
         self.folder = f"{KEPT}/{store.escaped(queue)}"
         self.work = f"{WORK}/{store.escaped(queue)}"

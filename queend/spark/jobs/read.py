@@ -9,7 +9,7 @@ from .fault import JobError, failing
 from .frames import Head, opened, source
 from .manifest import Manifest, Span
 from .progress import Progress, Say
-from .store import Store
+from .store import opened_store
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -31,7 +31,7 @@ class Both:
 
     def __init__(self, spark: SparkSession, queue: str, target: str, hot: bool, allow_gaps: bool, link: dict[str, str]):
         self.spark, self.queue, self.link = spark, queue, link
-        self.store = Store(spark, target)
+        self.store = opened_store(spark, target)
         self.spans: list[Span] = []
         head = None
         if hot:    # first: records archived meanwhile only reduce what the daemon is asked for
@@ -63,9 +63,7 @@ class Both:
         return spans
 
     def cold(self) -> DataFrame | None:
-        parts = [self.spark.read.schema(SHOWN).option("basePath",
-                                                      self.store.path(base)).parquet(*map(self.store.path, names))
-                 for base, names in self.manifest.found().items()]
+        parts = [self.store.frame(SHOWN, names) for names in self.manifest.found().values()]
         return self._shown(parts) if parts else None
 
     def hot(self) -> DataFrame | None:

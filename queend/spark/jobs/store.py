@@ -1,4 +1,5 @@
-"""A folder on any file system that Spark writes to: files appear as a whole, and once."""
+"""A folder on any file system that Spark writes to: files appear as a whole, and once. A bucket of S3 is an
+ObjectStore."""
 from __future__ import annotations
 
 import os
@@ -6,9 +7,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .fault import JobError, told
+from .objects import SCHEME, ObjectStore
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def opened_store(spark: SparkSession, folder: str) -> Store | ObjectStore:
+    """Returns the store of a folder, or of a bucket, s3://bucket/prefix."""
+    return ObjectStore(spark, folder) if folder.startswith(SCHEME) else Store(spark, folder)
 
 
 class Store:
@@ -19,7 +26,7 @@ class Store:
         jvm: Any = getattr(spark, "_jvm", None)
         if jvm is None:
             raise JobError("the jobs require a classic Spark session with its own JVM, not Spark Connect")
-        self._jvm = jvm
+        self._jvm, self._spark = jvm, spark
         try:
             root = jvm.org.apache.hadoop.fs.Path(folder)
             self._fs = root.getFileSystem(spark._jsc.hadoopConfiguration())
@@ -134,6 +141,17 @@ class Store:
 
     def remove(self, name: str) -> None:
         self._fs.delete(self._path(name), True)
+
+    def write(self, frame: DataFrame, place: str, compression: str) -> list[tuple[str, int]]:
+        """Writes a frame as files of Parquet by date. Returns their names below `place`, and their bytes."""
+        writer = frame.write.mode("errorifexists").option("compression", compression)
+        writer.partitionBy("date").parquet(self.path(place))
+        return self.files(place, ".parquet")
+
+    def frame(self, schema: str, names: list[str]) -> DataFrame:
+        """Returns the rows of files of one folder, whose folders below it name their date."""
+        base = names[0].rpartition("/date=")[0]
+        return self._spark.read.schema(schema).option("basePath", self.path(base)).parquet(*map(self.path, names))
 
     def force(self, names: list[str]) -> None:
         """Flushes files to the disk, and the folders they are in."""
