@@ -155,13 +155,13 @@ def test_a_small_partition_is_served_beside_large_ones(reading: Reading, client:
 @pytest.mark.parametrize("options", [{}, {"url": "http://127.0.0.1:1"}, {"url": "http://no.such.host.invalid:6632"}],
                          ids=["missing", "refused", "unknown"])
 def test_an_address_without_a_daemon_is_told(options: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """By every way a query begins. The first try is enough here."""
+    """By every way a query begins; by a stream with its first call. The first try is enough here."""
     monkeypatch.setattr("queend.spark.link.FIRST", 0.5)
     monkeypatch.setattr("queend.spark.settings.HERE", "http://127.0.0.1:1")
     source = QueendDataSource({"subscribe": "q", **options})
     sink = QueendDataSource({"queue": "q", **options})
     schema = StructType([StructField("value", StringType())])
-    for begin in (lambda: source.reader(COLUMNS), lambda: source.streamReader(COLUMNS),
+    for begin in (lambda: source.reader(COLUMNS), lambda: source.streamReader(COLUMNS).initialOffset(),
                   lambda: sink.writer(schema, False), lambda: sink.streamWriter(schema, False)):
         with pytest.raises(Unreachable, match='^no daemon answers [(]http://.*[)]; set the option "url"'):
             begin()

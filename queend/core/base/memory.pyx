@@ -64,7 +64,7 @@ cdef extern from *:
     static void memory_keep(void) {
     #ifdef M_TRIM_THRESHOLD
         mallopt(M_TRIM_THRESHOLD, 64 << 20);   /* free memory at the end of a heap up to this is kept */
-        mallopt(M_MMAP_THRESHOLD, 20 << 20);   /* smaller blocks come from a heap */
+        mallopt(M_MMAP_THRESHOLD, 17 << 20);   /* smaller blocks come from a heap */
     #endif
     }
     static void memory_give_top(void) {
