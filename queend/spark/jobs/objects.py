@@ -22,6 +22,8 @@ class ObjectStore:
 
     def __init__(self, spark: SparkSession, url: str):
         self.spark, self.url = spark, url.rstrip("/")
+        if not url.removeprefix(SCHEME).strip("/"):
+            raise JobError(f"{url} names no bucket: write s3://bucket/prefix")
         try:
             self._bucket = bucket(self.url)
         except ImportError:
