@@ -226,7 +226,7 @@ REFUSED = {
     ("write_without_a_mode",): '[UNSUPPORTED_DATA_SOURCE_SAVE_MODE] The data source "queend" cannot be written in the '
                                '"ErrorIfExists" mode. Please use either the "Append" or "Overwrite" mode instead',
     ("write_text",): "Invalid JSON: unexpected byte at byte 0 (row 0, field payload); write value as a struct, ",
-    ("write_headers",): 'unknown column "headers"; the columns of a queue are value, queue, topic, partition, key,',
+    ("write_headers",): 'column "headers" cannot be stored: messages have no headers but the trace context, which is',
     ("counts_to_a_topic", "update"): "queend does not support Update mode",
     ("counts_to_a_topic", "complete"): "a queue cannot be overwritten",
     ("continuous",): "Data source queend does not support continuous processing",
