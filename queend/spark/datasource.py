@@ -8,8 +8,6 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from .compat import DATA_SOURCES, LIMITS, VERSION, DataSource, takes_filters
-from .settings import LINK, SINK, SOURCE, OptionError, Options, SinkSettings
-
 from .plain import plain
 from .settings import LINK, SINK, SOURCE, OptionError, Options, SinkSettings
 
@@ -94,7 +92,7 @@ class QueendDataSource(DataSource):
             settings = SourceSettings.of(Options(_kept(schema) | dict(self.options)), streaming=True)
             reach(settings.link)
             return (StreamReader if LIMITS else UnlimitedReader)(settings, schema)
-        except Exception as error:  # noqa: BLE001
+        except Exception as error:  # noqa: BLE001 - the reader raises it
             return FailedReader(error)
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:

@@ -11,8 +11,8 @@ TIME = {"type": "string", "format": "date-time"}
 # A text, without the format date-time: with it, the client of typescript-fetch does not compile with --strict.
 WHEN = {"oneOf": [{**TEXT, "description": "a time with a time zone, as RFC 3339 has it"},
                   {**INTEGER, "description": "ms since 1970"}]}
-# The partition of an entry of a list. Its default is in words: openapi-generator makes Go of `default` beside `oneOf`
-# that does not compile.
+# The partition of an entry of a list. The description has its default, because openapi-generator makes Go of `default`
+# beside `oneOf` that does not compile.
 ENTRY_PARTITION = {"oneOf": [NAME, INTEGER], "description": "name of the partition; default: Default"}
 NUMBER, BYTES = {"type": "number"}, {"type": "string", "format": "binary"}
 MAYBE, SOME_NUMBER = ({"type": [kind, "null"]} for kind in ("string", "number"))

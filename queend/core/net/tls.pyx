@@ -436,7 +436,7 @@ cdef void tls_failed(Conn* c, const char* reason) noexcept nogil:
 
 cdef bint tls_identify(Tls* t) noexcept nogil:
     # Notes whom the client's verified certificate names. Takes the first URI among its alternative names, else the
-    # first DNS name or mail address, in this order. Without these it takes the common name. Skips names longer than
+    # first DNS name or mail address, in this order. Takes the common name if there are none. Skips names longer than
     # TLS_SUBJECT bytes, and those with control characters. Returns False if memory ran out, or the alternative names
     # are malformed.
     cdef X509* x = SSL_get0_peer_certificate(t.ssl)
