@@ -74,7 +74,7 @@ cdef extern from "<unistd.h>" nogil:
     int SEEK_END
 
 cdef extern from "<sys/mman.h>" nogil:
-    int MADV_DONTNEED
+    int MADV_DONTNEED, MADV_HUGEPAGE
     int madvise(void*, size_t, int)
 
 cdef extern from "<fcntl.h>" nogil:

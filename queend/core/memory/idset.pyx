@@ -11,6 +11,7 @@ cdef enum:
     IDSET_PLACE_BITS = 20
     IDSET_PLACE = 0xfffff        # the bits of a cell that are its place
     IDSET_AHEAD = 16             # cells fetched ahead from memory while others are looked at
+    IDSET_HUGE = 2097152         # bytes of a huge page
     IDSET_MOVED = 4              # cells moved into the larger table with each id that is added
 
 cdef struct IdSets:
@@ -57,13 +58,21 @@ cdef void idset_drop(IdSet* r) noexcept nogil:
 
 cdef uint64_t* idset_cells(IdSet* mine, uint64_t size) noexcept nogil:
     # Returns room for so many cells, if need be by dropping sets unused for IDSET_IDLE_US (60 s). NULL if there is
-    # none.
+    # none. Large tables get huge pages: nearly every search is in another page, and the processor would have to look up
+    # each of the small ones.
     cdef int64_t now = clock_mono_us()
-    while idsets.bytes + 8 * size > idsets.room:
+    cdef size_t bytes = 8 * size
+    cdef size_t begin
+    cdef uint64_t* cells
+    while idsets.bytes + bytes > idsets.room:
         if idsets.oldest == NULL or idsets.oldest is mine or now - idsets.oldest.used_us < IDSET_IDLE_US:
             return NULL
         idset_drop(idsets.oldest)
-    return <uint64_t*>calloc(size, 8)
+    cells = <uint64_t*>calloc(size, 8)
+    if cells != NULL and bytes >= 2 * IDSET_HUGE:
+        begin = (<size_t>cells + IDSET_HUGE - 1) & ~<size_t>(IDSET_HUGE - 1)
+        madvise(<void*>begin, (<size_t>cells + bytes - begin) & ~<size_t>(IDSET_HUGE - 1), MADV_HUGEPAGE)
+    return cells
 
 cdef IdSet* idset_new(Partition* p, int64_t origin) noexcept nogil:
     cdef uint64_t* cells = idset_cells(NULL, IDSET_FIRST)
@@ -190,17 +199,23 @@ cdef bint idset_next(const IdSet* r, IdLook* l) noexcept nogil:
             return True
     return False
 
-cdef void idset_ahead(IdSet* r, PushItem* it, int k) noexcept nogil:
-    # Fetches the cell of the record that comes IDSET_AHEAD later in a run, for k = 0 also of those between. Most cells
-    # are outside the processor's cache.
+cdef inline void idset_fetch(const IdSet* r, const unsigned char* id) noexcept nogil:
+    # Asks for the cells at which the search for an id begins: most are outside the processor's cache.
+    cdef uint64_t hash = idset_hash(id)
+    wide_fetch(&r.cells[idset_at(hash, r.size)])
+    if r.old != NULL:
+        wide_fetch(&r.old[idset_at(hash, r.old_size)])
+
+cdef void idset_ahead(const IdSet* r, const PushItem* it, int k) noexcept nogil:
+    # Fetches the cells of the record that comes IDSET_AHEAD later in a run, for k = 0 also of those between.
     cdef int i
     if it.run == NULL:
         return
     if k == 0:
         for i in range(IDSET_AHEAD if IDSET_AHEAD < it.run.n else it.run.n):
-            wide_fetch(&r.cells[idset_at(idset_hash(it.run.ids + 16 * i), r.size)])
+            idset_fetch(r, it.run.ids + 16 * i)
     if k + IDSET_AHEAD < it.run.n:
-        wide_fetch(&r.cells[idset_at(idset_hash(it.run.ids + 16 * (k + IDSET_AHEAD)), r.size)])
+        idset_fetch(r, it.run.ids + 16 * (k + IDSET_AHEAD))
 
 cdef int64_t idset_from(Partition* p, const unsigned char* id) noexcept nogil:
     # Returns the offset at which, or behind which, an id may be stored, unless late_ids has it. For a partition without
