@@ -59,8 +59,9 @@ class World:
         self.network.close()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def world(start_daemon: Callable[..., Daemon]) -> Iterator[World]:
+    """One per file: a daemon that a test has started again ends with that test."""
     one = World(start_daemon)
     yield one
     one.close()
