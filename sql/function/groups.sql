@@ -160,11 +160,6 @@ BEGIN
       LEFT JOIN LATERAL (SELECT x.id FROM queend.queues x WHERE x.name = u.queue OFFSET 0) AS q ON true
       LEFT JOIN LATERAL (SELECT x.id FROM queend.partitions x
                           WHERE x.queue_id = q.id AND x.name = u.partition OFFSET 0) AS p ON true;
-    PERFORM queend.cursors_lock(v_part, v_of);
-    v_popped := ARRAY(SELECT DISTINCT u.grp FROM unnest(v_part, v_of) AS u (part, grp)
-                       CROSS JOIN LATERAL (SELECT x.consumed_at FROM queend.cursors x
-                                            WHERE x.partition_id = u.part AND x.group_id = u.grp OFFSET 0) AS k
-                       WHERE k.consumed_at > 0);
     WITH place AS MATERIALIZED (
         SELECT a.part, a.grp, LEAST(t.head, a.at) AS at
           FROM (SELECT u.part, u.grp, max(u.at) AS at FROM unnest(v_part, v_of, p_offset) AS u (part, grp, at)
@@ -175,7 +170,8 @@ BEGIN
          WHERE COALESCE(k.committed < LEAST(t.head, a.at) - 1, true)     -- the others need no row_of
          ORDER BY 1, 2),
     moved AS (
-        -- On conflict the primary key finds the cursor, see pop.
+        -- On conflict the primary key finds the cursor, see pop. The order of places is the order of locks: cursors that
+        -- do not move are not locked.
         INSERT INTO queend.cursors AS k (partition_id, group_id, committed, row_base, lease_end)
         SELECT p.part, p.grp, p.at - 1, queend.row_of(p.part, p.at), p.at - 1 FROM place p
         ON CONFLICT (partition_id, group_id) DO UPDATE
@@ -183,9 +179,11 @@ BEGIN
                lease_until = 0, lease_id = '00000000-0000-0000-0000-000000000000', retry_until = 0, retries = 0,
                attempt = 0, beyond = NULL, standing = NULL
          WHERE k.committed < excluded.committed
-        RETURNING k.partition_id, k.group_id),
-    marked AS (INSERT INTO queend.stat_marks (partition_id) SELECT m.partition_id FROM moved m)
-    DELETE FROM queend.standing s USING moved m WHERE s.partition_id = m.partition_id AND s.group_id = m.group_id;
+        RETURNING k.partition_id, k.group_id, k.consumed_at),
+    marked AS (INSERT INTO queend.stat_marks (partition_id) SELECT m.partition_id FROM moved m),
+    freed AS (DELETE FROM queend.standing s USING moved m
+               WHERE s.partition_id = m.partition_id AND s.group_id = m.group_id)
+    SELECT array_agg(DISTINCT m.group_id) INTO v_popped FROM moved m WHERE m.consumed_at > 0;
     FOREACH v_one IN ARRAY v_queue LOOP
         IF v_group[array_position(v_queue, v_one)] = ANY (v_popped) THEN
             PERFORM queend.groups_moved(v_one);
