@@ -32,7 +32,7 @@ try:
         WriterCommitMessage,
     )
     DATA_SOURCES = True
-except ImportError:    # 3.5: the same classes serve plain functions (frames.py)
+except ImportError:    # 3.5: the same classes serve plain functions (batch.py)
     DATA_SOURCES = False
     DataSource = DataSourceArrowWriter = DataSourceReader = DataSourceStreamReader = _Absent  # type: ignore
     InputPartition = WriterCommitMessage = _Absent  # type: ignore

@@ -4,8 +4,10 @@ Spark imports this module in each application that looks for any Python data sou
 imported where they are needed."""
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
+from zlib import crc32
 
 from .compat import DATA_SOURCES, LIMITS, VERSION, DataSource, takes_filters
 from .plain import plain
@@ -22,6 +24,8 @@ if not DATA_SOURCES:
                       "of queend.spark")
 
 KEPT = "queend.options"
+# Spark's name for the type with which a column of strings was declared.
+DECLARED = "__CHAR_VARCHAR_TYPE_STRING"
 NAMES = {name.lower() for name in (*LINK, *SINK, *SOURCE)}
 # Options that a table does not keep: a secret would be in files; all rows of a second INSERT are new.
 LEFT = {"token", "queryid"}
@@ -32,6 +36,13 @@ SET = {"offset", "timestamp", "timestamptype", "id"}
 def _kept(schema: StructType) -> dict[str, str]:
     """Returns the options of a table, which its schema keeps (schema)."""
     return dict(schema.fields[0].metadata.get(KEPT) or {}) if schema.fields else {}
+
+
+def _type_of(kept: Mapping[str, str]) -> str:
+    """Returns a type for the column `topic` that differs if the options of two tables differ. Without it, `INSERT INTO
+    a SELECT * FROM b` would write into b: if all names and types are equal, Spark gives the writer the columns of b,
+    with the options of b. The type limits the length of a name to 2^30 characters or more."""
+    return f"varchar({2**30 + crc32(json.dumps(kept, sort_keys=True).encode()) % 2**30})"
 
 
 def _written(schema: StructType, given: Mapping[str, str], streaming: bool) -> tuple[SinkSettings, StructType]:
@@ -71,6 +82,7 @@ class QueendDataSource(DataSource):
             kept = {name: value for name, value in self.options.items() if name.lower() in NAMES - LEFT}
             for field in columns.fields:
                 field.metadata = {KEPT: kept if field is columns.fields[0] else {}}
+            columns["topic"].metadata[DECLARED] = _type_of(kept)
         return columns
 
     def reader(self, schema: StructType) -> BatchReader:
