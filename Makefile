@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 SUDO   := $(if $(filter 0,$(shell id -u)),,sudo)
 
 .DEFAULT_GOAL := help
-.PHONY: help system lock venv build run check test test-quick test-asan test-tsan test-faults test-seeds test-truth test-kills test-findings test-patroni test-schema test-sdk dashboard test-dashboard test-generated test-pyright typescript test-typescript test-windows test-spark test-spark-versions package deb image test-packages test-spark-kills demo-spark documents site ways fuzz bench bench-quick bench-scale bench-soak bench-peers bench-compare bench-bounds bench-secure bench-live bench-spark bench-spark-archive clean
+.PHONY: help system lock venv build run check test test-quick test-asan test-tsan test-faults test-seeds test-truth test-kills test-findings test-patroni test-schema test-sdk dashboard test-dashboard test-generated test-pyright typescript test-typescript test-windows test-spark test-spark-versions test-spark-tutorials package deb image test-packages test-spark-kills demo-spark documents site ways fuzz bench bench-quick bench-scale bench-soak bench-peers bench-compare bench-bounds bench-secure bench-live bench-spark bench-spark-archive clean
 
 help: ## print this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -164,6 +164,11 @@ test-spark-versions: build system-tests ## the Spark connector on each version o
 	  test -x build/spark-$$version/bin/python || $(PYTHON) -m venv build/spark-$$version; \
 	  $(BIN)/python tools/requirements.py spark-versions | build/spark-$$version/bin/pip install --quiet --disable-pip-version-check -r /dev/stdin "pyspark==$$version.*" || exit 1; done
 	@$(BIN)/python -m pytest -s tests/spark/test_pysparks.py --spark $(ARGS)
+
+SPARK_TESTS = tests/spark/test_tutorials.py
+test-spark-tutorials: build system-tests ## the queries for Kafka on PySpark 4.0, 4.1 and 4.2, after `make test-spark-versions` (SPARK_VERSION, SPARK_TESTS: other files of tests/spark)
+	@for version in $(or $(SPARK_VERSION),4.0 4.1 4.2); do \
+	  PYTHONPATH=$$(echo $(CURDIR)/build/spark-$$version/lib/python3.*/site-packages) $(BIN)/python -m pytest $(SPARK_TESTS) --spark $(ARGS) || exit 1; done
 
 package: ## the sdist, and a wheel for each CPython from 3.11 to 3.14 found here, in dist/: about 2 minutes each
 	@$(MAKE) --no-print-directory system

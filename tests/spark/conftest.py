@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psycopg
+import pyspark
 import pytest
 from pyspark.sql import SparkSession
 from support.client import Client
@@ -16,6 +17,11 @@ from queend.spark.jobs.backfill import JAR
 
 TESTS = Path(__file__).parents[1]
 FOUND = PACKAGE / "queend/spark/found"    # Spark finds the data source there; in a wheel, beside queend
+
+
+def pytest_report_header() -> str:
+    """Names the version of PySpark: `make test-spark-tutorials` runs the tests on several."""
+    return f"pyspark: {pyspark.__version__}"
 
 
 @pytest.fixture(scope="session")

@@ -11,6 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 from support.client import Client
 from support.daemon import PACKAGE, Daemon
+from support.log import stored
 
 from queend.spark.records import KINDS
 from queend.spark.settings import LINK, SINK, SOURCE
@@ -76,6 +77,19 @@ def test_the_sql_runs(spark: SparkSession, daemon: Daemon, client: Client, queue
     finally:
         spark.sql("DROP TABLE IF EXISTS orders_in")
         spark.catalog.dropTempView("events")
+
+
+def test_a_table_is_copied_into_another(spark: SparkSession, daemon: Daemon, client: Client, queue: str) -> None:
+    """Names and types of both are equal, so Spark gives the writer the columns of the table that is read."""
+    client.push(queue, 1, 2, partition="k")
+    try:
+        spark.sql(f"CREATE TABLE copied USING queend OPTIONS (url '{daemon.url}', subscribe '{queue}')")
+        spark.sql(f"CREATE TABLE copies USING queend OPTIONS (url '{daemon.url}', queue '{queue}-copies')")
+        spark.sql("INSERT INTO copies SELECT * FROM copied")
+        assert stored(client, f"{queue}-copies", "k") == stored(client, queue, "k") == [1, 2]
+    finally:
+        for name in ("copied", "copies"):
+            spark.sql(f"DROP TABLE IF EXISTS {name}")
 
 
 def test_several_sinks_of_one_stream(spark: SparkSession, daemon: Daemon, client: Client, queue: str,

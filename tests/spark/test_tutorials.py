@@ -9,12 +9,14 @@ from typing import Any
 
 import pytest
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, GroupedData, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 from support.client import Client
 from support.daemon import Daemon
 from support.log import heads, stored
 from support.wait import until
+
+from queend.spark.compat import LIMITS
 
 FILE = Path(__file__).with_name("kafka_queries.py")
 ORDERS = [(1, 100), (2, 250), (1, 300), (3, 50), (2, 700)]
@@ -190,6 +192,7 @@ class TestStreams:
         assert rows(spark.read.json(str(tmp_path / "second")).select("customer", "sum(cents)")) == [
             (1, 400), (2, 950), (3, 50)]
 
+    @pytest.mark.skipif(not LIMITS, reason="refused before PySpark 4.2")
     def test_from_topic_to_topic(self, query: Callable[..., Any], client: Client) -> None:
         done = query("from_topic_to_topic")
         assert {key: stored(client, "orders-enriched", key) for key in heads(client, "orders-enriched")} == {
@@ -202,6 +205,7 @@ class TestStreams:
         assert collected(spark, "SELECT topic, value FROM from_offsets") == [
             *[("topic1", str(n)) for n in range(4, 10)], ("topic2", '"x"'), ("topic2", '"y"')]
 
+    @pytest.mark.skipif(not hasattr(GroupedData, "transformWithState"), reason="PySpark 4.0 lacks transformWithState")
     def test_state_of_a_processor(self, query: Callable[..., Any], spark: SparkSession, tmp_path: Path) -> None:
         spark.conf.set(STORE, "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider")
         try:
@@ -231,6 +235,8 @@ REFUSED = {
     ("counts_to_a_topic", "complete"): "a queue cannot be overwritten",
     ("continuous",): "Data source queend does not support continuous processing",
 }
+if not LIMITS:
+    REFUSED["from_topic_to_topic",] = 'option "maxOffsetsPerTrigger" needs PySpark 4.2: '
 
 
 @pytest.mark.usefixtures("filled")

@@ -345,11 +345,13 @@ def main(url: str, folder: str, kind: str, *names: str) -> None:
 def everything(tried: Tried, functions: tuple[Callable[[Tried], str], ...], names: tuple[str, ...]) -> None:
     """Tries the functions; with names, those alone."""
     said = {}
-    for one in (one for one in functions if not names or one.__name__ in names):
-        print(f"{one.__name__} …", file=sys.stderr)    # an error follows the name of what was tried
-        said[one.__name__] = one(tried)
+    try:
+        for one in (one for one in functions if not names or one.__name__ in names):
+            print(f"{one.__name__} …", file=sys.stderr)    # an error follows the name of what was tried
+            said[one.__name__] = one(tried)
+    finally:
+        tried.spark.stop()    # before the server of Spark Connect: a client without it waits for minutes
     print(json.dumps(said))
-    tried.spark.stop()
 
 
 if __name__ == "__main__":
