@@ -5,6 +5,7 @@ import json
 import logging
 import os
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import date
 from functools import partial
 from pathlib import Path
@@ -13,6 +14,7 @@ import boto3
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable
 from moto.server import ThreadedMotoServer
 from pyspark.sql import DataFrame, SparkSession
 from support.client import Client
@@ -20,6 +22,9 @@ from support.daemon import Daemon
 from support.wait import until
 
 from queend.spark.jobs import JobError, archive, read, replay
+from queend.spark.jobs.archive import COLUMNS
+from queend.spark.jobs.deltatable import ArchiveDelta
+from queend.spark.jobs.manifest import Manifest
 from queend.spark.jobs.objectfiles import FilesReader, FilesWriter
 from queend.spark.jobs.objects import ObjectStore
 
@@ -201,6 +206,23 @@ def test_two_processes_and_a_kill(spark_there: SparkSession, daemon: Daemon, cli
     assert done["rows"] < total and not work()
     expected = {f"k{key}": [(n // 5, n) for n in range(key, total, 5)] for key in range(5)}
     assert rows(read(spark_there, queue, cold, hot=False)) == expected
+
+
+def test_a_delta_table(spark_there: SparkSession, daemon: Daemon, client: Client, queue: str, cold: str) -> None:
+    """Two queues in one bucket, whose entries several programs add at once."""
+    names = [queue, f"{queue} [é]/b"]
+    for name in names:
+        client.push(name, *range(30))
+        archive(spark_there, name, cold, batch_rows=10, say=quiet, url=daemon.url)
+    store = ObjectStore(spark_there, cold)
+    manifests = [Manifest(store, name) for name in names * 2]
+    with ThreadPoolExecutor(len(manifests)) as pool:
+        list(pool.map(lambda manifest: ArchiveDelta(store, COLUMNS).follow(manifest), manifests))
+    client.push(queue, *range(30, 40))
+    assert archive(spark_there, queue, cold, table=["delta"], say=quiet, url=daemon.url)["rows"] == 10
+    found = DeltaTable(cold).to_pyarrow_table(columns=["queue", "offset"]).to_pylist()
+    assert sorted((row["queue"], row["offset"]) for row in found) == sorted(
+        (name, n) for name in names for n in range(40 if name == queue else 30))
 
 
 @pytest.mark.parametrize(("target", "text"), [("s3://nobody/a", "NoSuchBucket"), ("s3://", "s3://")], ids=str)

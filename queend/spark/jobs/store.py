@@ -6,6 +6,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow.parquet as pq
+
 from .fault import JobError, told
 from .objects import SCHEME, ObjectStore
 
@@ -34,6 +36,7 @@ class Store:
         except Exception as error:  # noqa: BLE001 - a scheme nobody knows, a name that cannot be
             raise JobError(f"Spark cannot use the directory {folder!r}: {told(error)}") from None
         self.local = Path(self._root.toUri().getPath()) if self._fs.getUri().getScheme() == "file" else None
+        self.url = self.local.as_uri() if self.local else None    # for programs that are not Hadoop's
 
     def __str__(self) -> str:
         return str(self.local) if self.local else self._root.toString()
@@ -93,6 +96,10 @@ class Store:
             return self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8")
         finally:
             stream.close()
+
+    def footer(self, name: str) -> pq.FileMetaData:
+        """Returns the footer of a file of Parquet on this machine."""
+        return pq.read_metadata(Path(str(self), name))
 
     def create(self, name: str, text: str, mark: str) -> bool:
         """Creates a file: whole, on the disk, under its name at once. Returns False if it exists already. mark: tells
