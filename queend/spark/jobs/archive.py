@@ -9,9 +9,11 @@ from zlib import crc32
 
 from ..link import Refused, Unreachable
 from ..marks import NoQueue
-from .deltatable import ArchiveDelta
+from .archivetable import ArchiveTable
+from .deltatable import DeltaArchive
 from .fault import JobError, told
 from .frames import Head, opened, source
+from .icebergtable import IcebergArchive
 from .manifest import Entry, Manifest, Span
 from .objects import ObjectStore
 from .progress import Progress, Say
@@ -24,22 +26,23 @@ COLUMNS = ("partition string, offset bigint, timestamp timestamp, id string, tra
            "headers array<struct<key:string,value:binary>>, value string")
 # The day in UTC, whatever the time zone of the session.
 DAY = "date_from_unix_date(cast(floor(unix_micros(timestamp) / 86400000000) as int))"
-TABLES = {"delta": ArchiveDelta}
 BATCH_ROWS, BATCH_PARTITIONS, FILE_ROWS = 5_000_000, 50_000, 500_000
 
 
 def archive(spark: SparkSession, queue: str, target: str, *, group: str | None = "archive", allow_gaps: bool = False,
             batch_rows: int = BATCH_ROWS, file_rows: int = FILE_ROWS, compression: str = "zstd",
-            table: Sequence[str] = (), say: Say | None = None, **link: str) -> dict[str, Any]:
+            table: Sequence[str] = (), catalog: str | None = None, say: Say | None = None,
+            **link: str) -> dict[str, Any]:
     """Archives the records that the queue has and the archive lacks. group: gets archived offsets committed; None: no
     commit. allow_gaps: records that retention removed before they were archived are noted as lost and skipped. table:
-    formats in which the archive is also a table: delta. link: url, token, tokenFile, ca …"""
+    formats in which the archive is also a table: delta, iceberg. catalog: of Iceberg, a name in pyiceberg's
+    configuration; None: a SQLite file in the archive. link: url, token, tokenFile, ca …"""
     progress = Progress(spark, f"archive {queue}", say)
     store = opened_store(spark, target)
     with opened(link) as wire:
         head = Head(wire, queue)
         manifest = begun(store, head)
-        tables = [_table(name, store) for name in dict.fromkeys(table)]
+        tables = [opened_table(name, store, catalog) for name in dict.fromkeys(table)]
         _settle(manifest)
         _follow(tables, manifest)
         _tell(head, manifest, group, manifest.last, head.rows)
@@ -163,13 +166,16 @@ def _settle(manifest: Manifest) -> None:
                        "are archived and read; the next run moves them") from None
 
 
-def _table(name: str, store: Store | ObjectStore) -> ArchiveDelta:
-    if name not in TABLES:
-        raise JobError(f"no table can be {name!r}; expected {' or '.join(TABLES)}")
-    return TABLES[name](store, COLUMNS)
+def opened_table(name: str, store: Store | ObjectStore, catalog: str | None = None) -> ArchiveTable:
+    """Returns the table of an archive in a format, delta or iceberg, and creates what it lacks."""
+    if name == "delta":
+        return DeltaArchive(store, COLUMNS)
+    if name == "iceberg":
+        return IcebergArchive(store, catalog)
+    raise JobError(f"no table can be {name!r}; expected delta or iceberg")
 
 
-def _follow(tables: list[ArchiveDelta], manifest: Manifest) -> None:
+def _follow(tables: list[ArchiveTable], manifest: Manifest) -> None:
     for table in tables:
         table.follow(manifest)
 

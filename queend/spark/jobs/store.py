@@ -14,6 +14,8 @@ from .objects import SCHEME, ObjectStore
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+TIMES = "spark.sql.parquet.outputTimestampType"
+
 
 def opened_store(spark: SparkSession, folder: str) -> Store | ObjectStore:
     """Returns the store of a folder, or of a bucket, s3://bucket/prefix."""
@@ -36,7 +38,6 @@ class Store:
         except Exception as error:  # noqa: BLE001 - a scheme nobody knows, a name that cannot be
             raise JobError(f"Spark cannot use the directory {folder!r}: {told(error)}") from None
         self.local = Path(self._root.toUri().getPath()) if self._fs.getUri().getScheme() == "file" else None
-        self.url = self.local.as_uri() if self.local else None    # for programs that are not Hadoop's
 
     def __str__(self) -> str:
         return str(self.local) if self.local else self._root.toString()
@@ -152,7 +153,12 @@ class Store:
     def write(self, frame: DataFrame, place: str, compression: str) -> list[tuple[str, int]]:
         """Writes a frame as files of Parquet by date. Returns their names below `place`, and their bytes."""
         writer = frame.write.mode("errorifexists").option("compression", compression)
-        writer.partitionBy("date").parquet(self.path(place))
+        before = self._spark.conf.get(TIMES)
+        self._spark.conf.set(TIMES, "TIMESTAMP_MICROS")    # Spark's INT96 has no statistics, and is not Iceberg's
+        try:
+            writer.partitionBy("date").parquet(self.path(place))
+        finally:
+            self._spark.conf.set(TIMES, before)
         return self.files(place, ".parquet")
 
     def frame(self, schema: str, names: list[str]) -> DataFrame:
