@@ -179,7 +179,7 @@ def test_killed_between_entry_and_transaction(daemon: Daemon, client: Client, qu
     keys, total = 5, 20_000
     for at in range(0, total, 5000):
         client.push_items([{"queue": queue, "partition": f"k{n % keys}", "payload": n} for n in range(at, at + 5000)])
-    entries = lambda: sum(name[0] == "0" for _, _, names in os.walk(cold / "_queend") for name in names) - 1  # noqa: E731
+    entries = lambda: sum(name[0] == "0" for found in os.walk(cold / "_queend") for name in found[2]) - 1  # noqa: E731
     words = ("archive", queue, str(cold), "--url", daemon.url, "--table", lake.kind, "--batch-rows", "1000")
     between = []
     while not between or between[-1] == 0 and len(between) < 5:
