@@ -119,7 +119,7 @@ test-schema: build system-tests ## ask a daemon everything /openapi.json says ma
 test-sdk: build system-tests ## the published clients' own tests, all of them, with and without tokens, and their load: about 5 minutes
 	@$(BIN)/python -m pytest tests/e2e/test_sdk_own.py tests/e2e/test_sdk.py::test_load -s --sdk-tests $(ARGS)
 
-SPARK = SUDO="$(SUDO)" sh tools/system.sh spark && $(BIN)/python tools/requirements.py spark spark-s3 spark-test | $(BIN)/pip install --quiet --disable-pip-version-check -r /dev/stdin
+SPARK = SUDO="$(SUDO)" sh tools/system.sh spark && $(BIN)/python tools/requirements.py spark spark-s3 spark-delta spark-iceberg spark-test | $(BIN)/pip install --quiet --disable-pip-version-check -r /dev/stdin
 
 dashboard: build ## build the dashboard of dashboard/ into queend/dashboard (Node 20 and npm; nobody else needs them)
 	@$(BIN)/python tools/dashboard.py

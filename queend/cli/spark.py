@@ -143,12 +143,17 @@ def archive(
         = 5_000_000,
     file_rows: Annotated[int, typer.Option(min=1, help="Maximum rows per file.")] = 500_000,
     compression: Annotated[str, typer.Option(help="Compression: zstd, snappy, gzip, lz4 or none.")] = "zstd",
+    table: Annotated[Optional[list[str]], typer.Option(help="Table format in which the archive can also be read: "
+                                                            "delta or iceberg.")] = None,
+    catalog: Annotated[Optional[str], typer.Option(help="Iceberg catalog of pyiceberg's configuration. Default: a "
+                                                        "SQLite file in the archive.")] = None,
 ) -> None:
     """Archive a queue as Parquet, by queue and date, each record once. Archived records are skipped."""
     from ..spark.jobs import archive as work
 
     run(work, queue, target, group=group or None, allow_gaps=allow_gaps, batch_rows=batch_rows, file_rows=file_rows,
-        compression=compression)
+        compression=compression, table=table or (),
+        catalog=catalog)
 
 
 @command

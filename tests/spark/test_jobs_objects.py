@@ -5,6 +5,7 @@ import json
 import logging
 import os
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import date
 from functools import partial
 from pathlib import Path
@@ -13,13 +14,17 @@ import boto3
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable
 from moto.server import ThreadedMotoServer
+from pyiceberg.catalog.sql import SqlCatalog
 from pyspark.sql import DataFrame, SparkSession
 from support.client import Client
 from support.daemon import Daemon
 from support.wait import until
 
 from queend.spark.jobs import JobError, archive, read, replay
+from queend.spark.jobs.archive import opened_table
+from queend.spark.jobs.manifest import Manifest
 from queend.spark.jobs.objectfiles import FilesReader, FilesWriter
 from queend.spark.jobs.objects import ObjectStore
 
@@ -201,6 +206,40 @@ def test_two_processes_and_a_kill(spark_there: SparkSession, daemon: Daemon, cli
     assert done["rows"] < total and not work()
     expected = {f"k{key}": [(n // 5, n) for n in range(key, total, 5)] for key in range(5)}
     assert rows(read(spark_there, queue, cold, hot=False)) == expected
+
+
+def test_a_delta_table(spark_there: SparkSession, daemon: Daemon, client: Client, queue: str, cold: str) -> None:
+    """Two queues in one bucket, whose entries several programs add at once."""
+    names = [queue, f"{queue} [é]/b"]
+    for name in names:
+        client.push(name, *range(30))
+        archive(spark_there, name, cold, batch_rows=10, say=quiet, url=daemon.url)
+    store = ObjectStore(spark_there, cold)
+    manifests = [Manifest(store, name) for name in names * 2]
+    with ThreadPoolExecutor(len(manifests)) as pool:
+        list(pool.map(lambda manifest: opened_table("delta", store).follow(manifest), manifests))
+    client.push(queue, *range(30, 40))
+    assert archive(spark_there, queue, cold, table=["delta"], say=quiet, url=daemon.url)["rows"] == 10
+    found = DeltaTable(cold).to_pyarrow_table(columns=["queue", "offset"]).to_pylist()
+    assert sorted((row["queue"], row["offset"]) for row in found) == sorted(
+        (name, n) for name in names for n in range(40 if name == queue else 30))
+
+
+def test_an_iceberg_table(spark_there: SparkSession, daemon: Daemon, client: Client, queue: str, cold: str,
+                          tmp_path: Path, server: dict[str, str]) -> None:
+    """Its catalog is one of pyiceberg's configuration."""
+    client.push(queue, *range(30))
+    with pytest.raises(JobError, match="needs --catalog"):
+        archive(spark_there, queue, cold, table=["iceberg"], say=quiet, url=daemon.url)
+    uri = f"sqlite:///{tmp_path}/lake.db"
+    lake = {"PYICEBERG_CATALOG__LAKE__TYPE": "sql", "PYICEBERG_CATALOG__LAKE__URI": uri,
+            "PYICEBERG_CATALOG__LAKE__S3__ENDPOINT": server["AWS_ENDPOINT_URL"]}
+    with Job(tmp_path / "job", "archive", queue, cold, "--url", daemon.url, "--batch-rows", "10", "--table", "iceberg",
+             "--catalog", "lake", **server, **lake) as job:
+        assert job.done()["rows"] == 30
+    table = SqlCatalog("lake", uri=uri, **{"s3.endpoint": server["AWS_ENDPOINT_URL"]}).load_table(("queend", queue))
+    assert sorted(table.scan().to_arrow().column("offset").to_pylist()) == list(range(30))
+    assert table.properties["queend-entry"] == "3" and table.location().startswith(cold)
 
 
 @pytest.mark.parametrize(("target", "text"), [("s3://nobody/a", "NoSuchBucket"), ("s3://", "s3://")], ids=str)

@@ -3,14 +3,17 @@ retention may remove the records."""
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 from ..link import Refused, Unreachable
 from ..marks import NoQueue
+from .archivetable import ArchiveTable
+from .deltatable import DeltaArchive
 from .fault import JobError, told
 from .frames import Head, opened, source
+from .icebergtable import IcebergArchive
 from .manifest import Entry, Manifest, Span
 from .objects import ObjectStore
 from .progress import Progress, Say
@@ -27,17 +30,21 @@ BATCH_ROWS, BATCH_PARTITIONS, FILE_ROWS = 5_000_000, 50_000, 500_000
 
 
 def archive(spark: SparkSession, queue: str, target: str, *, group: str | None = "archive", allow_gaps: bool = False,
-            batch_rows: int = BATCH_ROWS, file_rows: int = FILE_ROWS, compression: str = "zstd", say: Say | None = None,
+            batch_rows: int = BATCH_ROWS, file_rows: int = FILE_ROWS, compression: str = "zstd",
+            table: Sequence[str] = (), catalog: str | None = None, say: Say | None = None,
             **link: str) -> dict[str, Any]:
     """Archives the records that the queue has and the archive lacks. group: gets archived offsets committed; None: no
-    commit. allow_gaps: records that retention removed before they were archived are noted as lost and skipped. link:
-    url, token, tokenFile, ca …"""
+    commit. allow_gaps: records that retention removed before they were archived are noted as lost and skipped. table:
+    formats in which the archive is also a table: delta, iceberg. catalog: of Iceberg, a name in pyiceberg's
+    configuration; None: a SQLite file in the archive. link: url, token, tokenFile, ca …"""
     progress = Progress(spark, f"archive {queue}", say)
     store = opened_store(spark, target)
     with opened(link) as wire:
         head = Head(wire, queue)
         manifest = begun(store, head)
+        tables = [opened_table(name, store, catalog) for name in dict.fromkeys(table)]
         _settle(manifest)
+        _follow(tables, manifest)
         _tell(head, manifest, group, manifest.last, head.rows)
         spans, gaps = due(head, manifest, allow_gaps)
         lost = {(one.number, one.end): one for one in gaps}
@@ -47,6 +54,7 @@ def archive(spark: SparkSession, queue: str, target: str, *, group: str | None =
             entry = _write(progress, head, manifest, link, batch, [lost[one.number, one.start] for one in batch
                                                                    if (one.number, one.start) in lost],
                            group, {"file_rows": file_rows, "compression": compression})
+            _follow(tables, manifest)
             _tell(head, manifest, group, entry)
             rows += entry.rows
             files += len(entry.files)
@@ -156,6 +164,20 @@ def _settle(manifest: Manifest) -> None:
     except OSError as error:
         raise JobError(f"files of {manifest.store} could not be moved to their place: {error.strerror or error}. They "
                        "are archived and read; the next run moves them") from None
+
+
+def opened_table(name: str, store: Store | ObjectStore, catalog: str | None = None) -> ArchiveTable:
+    """Returns the table of an archive in a format, delta or iceberg, and creates what it lacks."""
+    if name == "delta":
+        return DeltaArchive(store, COLUMNS)
+    if name == "iceberg":
+        return IcebergArchive(store, catalog)
+    raise JobError(f"no table can be {name!r}; expected delta or iceberg")
+
+
+def _follow(tables: list[ArchiveTable], manifest: Manifest) -> None:
+    for table in tables:
+        table.follow(manifest)
 
 
 def _checked(frame: DataFrame) -> tuple[DataFrame, Any]:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 from .bucket import asking_store, bucket
 from .fault import JobError
 from .objectfiles import LIST, ObjectFiles
@@ -13,6 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 SCHEME = "s3://"
+LENGTH = 8    # bytes at the end of a file of Parquet: the length of its footer, and a mark
 
 
 class ObjectStore:
@@ -60,6 +64,15 @@ class ObjectStore:
     def read(self, name: str) -> str:
         with asking_store(self.url):
             return bytes(self._bucket.get(name).bytes()).decode()
+
+    def footer(self, name: str) -> pq.FileMetaData:
+        """Returns the footer of a file of Parquet, without its rows."""
+        with asking_store(self.url):
+            length = int.from_bytes(self._last(name, LENGTH)[:4], "little")
+            return pq.read_metadata(pa.BufferReader(self._last(name, length + LENGTH)))
+
+    def _last(self, name: str, size: int) -> bytes:
+        return bytes(self._bucket.get(name, options={"range": {"suffix": size}}).bytes())
 
     def create(self, name: str, text: str, mark: str) -> bool:
         """Creates an object. Returns False if it exists already. If the answer is lost, obstore sends the request again

@@ -6,11 +6,15 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow.parquet as pq
+
 from .fault import JobError, told
 from .objects import SCHEME, ObjectStore
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+TIMES = "spark.sql.parquet.outputTimestampType"
 
 
 def opened_store(spark: SparkSession, folder: str) -> Store | ObjectStore:
@@ -94,6 +98,10 @@ class Store:
         finally:
             stream.close()
 
+    def footer(self, name: str) -> pq.FileMetaData:
+        """Returns the footer of a file of Parquet on this machine."""
+        return pq.read_metadata(Path(str(self), name))
+
     def create(self, name: str, text: str, mark: str) -> bool:
         """Creates a file: whole, on the disk, under its name at once. Returns False if it exists already. mark: tells
         writers apart."""
@@ -145,7 +153,12 @@ class Store:
     def write(self, frame: DataFrame, place: str, compression: str) -> list[tuple[str, int]]:
         """Writes a frame as files of Parquet by date. Returns their names below `place`, and their bytes."""
         writer = frame.write.mode("errorifexists").option("compression", compression)
-        writer.partitionBy("date").parquet(self.path(place))
+        before = self._spark.conf.get(TIMES)
+        self._spark.conf.set(TIMES, "TIMESTAMP_MICROS")    # Spark's INT96 has no statistics, and is not Iceberg's
+        try:
+            writer.partitionBy("date").parquet(self.path(place))
+        finally:
+            self._spark.conf.set(TIMES, before)
         return self.files(place, ".parquet")
 
     def frame(self, schema: str, names: list[str]) -> DataFrame:
