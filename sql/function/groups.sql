@@ -170,8 +170,8 @@ BEGIN
          WHERE COALESCE(k.committed < LEAST(t.head, a.at) - 1, true)     -- the others need no row_of
          ORDER BY 1, 2),
     moved AS (
-        -- On conflict the primary key finds the cursor, see pop. Cursors are locked in the order of places; those that
-        -- do not move are not locked.
+        -- On conflict the primary key finds the cursor, see pop. Only cursors that move are locked, in the order of
+        -- places.
         INSERT INTO queend.cursors AS k (partition_id, group_id, committed, row_base, lease_end)
         SELECT p.part, p.grp, p.at - 1, queend.row_of(p.part, p.at), p.at - 1 FROM place p
         ON CONFLICT (partition_id, group_id) DO UPDATE
