@@ -152,8 +152,7 @@ def archive(
     from ..spark.jobs import archive as work
 
     run(work, queue, target, group=group or None, allow_gaps=allow_gaps, batch_rows=batch_rows, file_rows=file_rows,
-        compression=compression, table=table or (),
-        catalog=catalog)
+        compression=compression, table=table or (), catalog=catalog)
 
 
 @command

@@ -295,6 +295,8 @@ def test_where_no_table_can_be(spark: SparkSession, daemon: Daemon, client: Clie
     store = partial(archive, spark, queue, say=quiet, url=daemon.url)
     with pytest.raises(JobError, match="no table can be 'parquet'; expected delta or iceberg"):
         store(str(cold), table=["parquet"])
+    with pytest.raises(JobError, match="catalog 'lake' is for Iceberg"):
+        store(str(cold), table=["delta"], catalog="lake")
     with pytest.raises(JobError, match="a%b cannot be a table: only s3://bucket/prefix, or a folder"):
         store(f"{cold}/a%b", table=["delta"])
     store(str(cold), table=["delta"])

@@ -37,6 +37,8 @@ def archive(spark: SparkSession, queue: str, target: str, *, group: str | None =
     commit. allow_gaps: records that retention removed before they were archived are noted as lost and skipped. table:
     formats in which the archive is also a table: delta, iceberg. catalog: of Iceberg, a name in pyiceberg's
     configuration; None: a SQLite file in the archive. link: url, token, tokenFile, ca …"""
+    if catalog and "iceberg" not in table:
+        raise JobError(f"catalog {catalog!r} is for Iceberg: give the table iceberg, too")
     progress = Progress(spark, f"archive {queue}", say)
     store = opened_store(spark, target)
     with opened(link) as wire:

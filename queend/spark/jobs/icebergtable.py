@@ -21,8 +21,7 @@ SETTINGS = {"gc.enabled": "false", "commit.retry.num-retries": "0"}
 
 
 class IcebergArchive(ArchiveTable):
-    """The Iceberg tables of one archive. catalog: a name in pyiceberg's
-    configuration; None: SQLite."""
+    """The Iceberg tables of one archive. catalog: a name in pyiceberg's configuration; None: SQLite."""
 
     name = "Iceberg"
 
