@@ -60,6 +60,7 @@ include "core/pg/batchrow.pyx"            # a row of the log, sliced and compres
 # Structs, enums and constants used by several files. Fields say what they mean, who writes them and which lock guards
 # them.
 include "core/state/settings.pyx"         # settings of the operator
+include "core/state/kvtypes.pyx"          # operations on keys and values
 include "core/state/reqs.pyx"             # contents of a request, grant of a token
 include "core/state/joblist.pyx"          # a request in the engine
 include "core/state/calltypes.pyx"        # a statement in flight, its linger and limit
@@ -88,6 +89,9 @@ include "core/route/pushreply.pyx"        # results of a push
 include "core/route/popquery.pyx"         # parameters of a pop or a stream
 include "core/route/popreply.pyx"         # response of a pop, as JSON or frames; messages of a stream
 include "core/route/ackbody.pyx"          # acknowledgments and their results
+include "core/route/kvbody.pyx"           # operations on keys and values
+include "core/route/kvreply.pyx"          # their results
+include "core/route/lockbody.pyx"         # operations on locks, and their results
 include "core/route/txbody.pyx"           # operations of a transaction and their results
 include "core/route/cyclebody.pyx"        # a stream cycle and its result
 include "core/route/leasebody.pyx"        # lease extension
@@ -185,6 +189,11 @@ include "core/push/idloader.pyx"          # partitions that must load ids first
 include "core/push/results.pyx"           # distributes the results of a statement
 include "core/push/appender.pyx"          # push streams by lane
 include "core/push/push.pyx"              # a push request, from submission to answer
+
+# Keys and values. In: requests. Out: their results. Owns such a job until its answer.
+include "core/kv/kvargs.pyx"              # parameters and rows of their statements
+include "core/kv/kv.pyx"                  # a request, and one statement for many
+include "core/kv/locks.pyx"               # locks and semaphores
 
 # Settlement. In: acknowledgments, transactions, cycles, extensions. Out: moved cursors. Owns such a job until its
 # answer.

@@ -18,7 +18,8 @@ Generated from the OpenAPI document at `/openapi.json`, which also has schemas a
 are required; `own`: Queen MQ has no such route. Parameters belong to the query string; defaults are in brackets.
 """
 TITLES = {"messages": "Messages", "queues": "Queues, partitions", "groups": "Consumer groups",
-          "dead letters": "Dead letters", "log": "Reading by offset", "streams": "Streams", "traces": "Traces",
+          "keys": "Keys and locks", "dead letters": "Dead letters", "log": "Reading by offset", "streams": "Streams",
+          "traces": "Traces",
           "status": "Status", "analytics": "Analytics", "system": "Daemon", "health": "Health and metrics",
           "migration": "Copying to another database"}
 NAMES = ("public", "read", "write", "admin")

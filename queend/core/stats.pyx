@@ -2,7 +2,7 @@
 # of their fields. Counters are read without a lock, so a value may be slightly old. A snapshot of the queues pins the
 # epoch. Locks: Spans.lock of each worker.
 
-cdef tuple OP_NAMES = ("push", "pop", "ack", "transaction", "lease", "other")
+cdef tuple OP_NAMES = ("push", "pop", "ack", "transaction", "lease", "kv", "other")
 
 cdef list stats_counters(Process* p):
     # Returns the counters of each worker.
@@ -14,7 +14,7 @@ cdef dict stats_worker(dict counters):
     out = {name.removeprefix("live_"): n for name, n in counters.items()
            if name not in ("op", "age", "statement", "silent_since")}
     out["push_streams"] = counters["op"][<int>OP_PUSH]["limit"]
-    for i in (OP_POP, OP_ACK, OP_TRANSACTION, OP_LEASE):
+    for i in (OP_POP, OP_ACK, OP_TRANSACTION, OP_LEASE, OP_KV):
         out[OP_NAMES[i] + "_limit"] = counters["op"][i]["limit"]
     return out
 

@@ -25,6 +25,7 @@ from .running import Running
 LOCK = 0x71756575_01       # session lock of the working daemon
 PARTITIONS = 1000          # read per step
 CURSORS = 1000             # read per step
+KEYS = 1000                # read per step
 TRACES = 200               # read per step, with their data
 # kept for so long although their message is gone, so that where a redriven message went can be looked up
 TRACES_US = 86_400_000_000
@@ -69,6 +70,7 @@ class Figures:
     removed: Counter[str]                    # messages, by reason
     rows: int = 0                            # of the log
     partitions: int = 0                      # idle ones
+    keys: int = 0                            # expired ones
     runs: int = 0
     working: bool = False                    # this daemon holds the lock
     seconds: float = 0.0                     # the last run, rests included
@@ -137,6 +139,8 @@ class Retention(Running):
         lease: object = "00000000-0000-0000-0000-000000000000"
         while lease is not None:
             ((_, lease),) = await self._step("SELECT * FROM queend.leases_tidy(%s, %s)", lease, CURSORS)
+        if "retention" in jobs:
+            await self._keys()
         if "tidy" in jobs:
             at: tuple[int | None, int] = (0, 0)
             while at[0] is not None:
@@ -146,6 +150,14 @@ class Retention(Running):
             await self._clean()
         self.figures.runs += 1
         self.figures.seconds = time.monotonic() - began
+
+    async def _keys(self) -> None:
+        """Removes keys that have expired."""
+        at: tuple[object, ...] = ("", "")
+        while at[0] is not None:
+            ((*rest, gone),) = await self._step("SELECT * FROM queend.kv_sweep(%s, %s, %s)", *at, KEYS)
+            at = tuple(rest)
+            self.figures.keys += gone
 
     async def _traces(self) -> None:
         """Removes traces whose message is gone."""

@@ -15,7 +15,8 @@ from pydantic_settings import BaseSettings
 LOG_LEVELS = ("trace", "debug", "info", "warn", "error")
 # Job types whose jobs share a call: preferred batch size, largest batch (None: as many as fit), calls at once.
 JOB_TYPES: dict[str, tuple[int, int | None, int]] = {
-    "push": (50, None, 24), "pop": (20, 500, 16), "ack": (50, 500, 16), "renew_lease": (10, 100, 2)}
+    "push": (50, None, 24), "pop": (20, 500, 16), "ack": (50, 500, 16), "renew_lease": (10, 100, 2),
+    "kv": (50, 200, 4)}
 # Job types whose requests have a call each: calls at once.
 ALONE = {"transaction": 16, "streams_register": 2, "streams_cycle": 16, "streams_state_get": 16}
 

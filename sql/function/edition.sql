@@ -5,5 +5,5 @@
 CREATE OR REPLACE FUNCTION queend.edition()
 RETURNS TABLE (edition int, serves int)
 LANGUAGE sql IMMUTABLE AS $$
-    SELECT 6, 0
+    SELECT 7, 0
 $$;

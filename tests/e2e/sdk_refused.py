@@ -90,15 +90,9 @@ BY_ITSELF = {"Admin.clear_queue", "Admin.move_message_to_dlq"} if SECOND_GENERAT
 # The SDK tells these refusals to nobody but its log: nothing came, or `error` says why.
 EMPTY, TOLD = {"QueueBuilder.pop", "QueueBuilder.pop_result", "DLQBuilder.get"}, {"Queen.ack", "Queen.renew"}
 ABSENT = {
-    "KV.get": (404, lambda queen: queen.kv.get("ns", "k")),
-    "Locks.acquire": (404, lambda queen: queen.locks.acquire("l", ttl_seconds=5)),
-    "Queen.lock": (404, lambda queen: queen.lock("l", ttl_seconds=5).acquire()),
-    "Queen.semaphore": (404, lambda queen: queen.semaphore("l", 2, ttl_seconds=5).acquire()),
     "Queen.timer": (404, lambda queen: queen.timer("absent").key("k").after_ms(1000).payload({}).schedule()),
     "Ephemeral.queues": (404, lambda queen: queen.ephemeral.queues()),
     "QueueBuilder.conflation": (400, lambda queen: queen.queue("absent").group("g").conflation(True).wait(False).pop()),
-    "TransactionBuilder.once": (400, lambda queen: queen.transaction().once("ns", "k", forever=True).queue("absent")
-                                .push([{"data": 1}]).commit()),
     "TransactionBuilder.timer": (400, lambda queen: queen.transaction().queue("absent").push([{"data": 1}])
                                  .timer("absent").key("k").after_ms(1000).payload({}).schedule().commit())}
 answered: list[int] = []

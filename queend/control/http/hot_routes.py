@@ -14,6 +14,14 @@ VERDICT = {"consumerGroup": MAYBE, "error": MAYBE, "delayMs": DELAY,
 ACK_OF = record(["transactionId", "partitionId"], transactionId=NAME, partitionId=ID, leaseId=MAYBE, cumulative=FLAG,
                 **VERDICT)
 SOMETHING = {**TEXT, "minLength": 1}
+KEY_TEXT = {**TEXT, "minLength": 1, "maxLength": 512}
+KV_OPERATION = record(
+    ["op", "ns"], op={"enum": ["get", "getMany", "getPrefix", "put", "putIfAbsent", "delete", "incr", "check"]},
+    ns={**TEXT, "pattern": "^[a-z0-9][a-z0-9._-]{0,63}$"}, key=KEY_TEXT, keys=array(KEY_TEXT), prefix=KEY_TEXT,
+    after=MAYBE, limit={**INTEGER, "default": 100, "minimum": 1, "maximum": 1000}, keysOnly=FLAG, value=ANY,
+    ttlSeconds={**INTEGER, "minimum": 1, "maximum": 3153600000}, forever=FLAG, expect={**INTEGER, "minimum": 0},
+    delta={"type": "number", "default": 1}, min={"type": "number"}, max={"type": "number"})
+KV_OPERATION["properties"]["required"] = FLAG
 SCHEMAS = {
     "ErrorResponse": record(["error"], error=TEXT, code=TEXT),
     "Problem": record(["type", "title", "status", "detail", "instance", "error"], type=TEXT, title=TEXT, status=INTEGER,
@@ -53,6 +61,24 @@ SCHEMAS = {
                                     queueName=TEXT))),
     "Lease": record(["leaseId", "success", "error", "expiresAt"], leaseId=TEXT, success=FLAG, error=MAYBE,
                     expiresAt=SOME_TIME, newExpiresAt=SOME_TIME, lease_expires_at=SOME_TIME, renewed=INTEGER),
+    "KvOperation": KV_OPERATION,
+    "KvRow": record(["key", "version"], key=TEXT, value=ANY, version=INTEGER, expiresAt=SOME_TIME, updatedAt=TIME),
+    "KvResult": record(["index", "op"], index=INTEGER, op=TEXT, found=FLAG, applied=FLAG,
+                       reason={"enum": ["exists", "absent", "version", "limit", "type"]}, key=TEXT, value=ANY,
+                       version=INTEGER, expiresAt=SOME_TIME, updatedAt=TIME, rows=array(ref("KvRow")),
+                       missing=array(TEXT), truncated=FLAG, nextAfter=MAYBE),
+    "KvResults": record([], results=array(ref("KvResult")), ok=FLAG, reason=TEXT, failedIndex=INTEGER, kvReason=TEXT,
+                        version=INTEGER, value=ANY),
+    "LockOperation": record(
+        ["op", "name"], op={"enum": ["acquire", "renew", "release", "get"]}, name={**TEXT, "maxLength": 256},
+        owner={**TEXT, "maxLength": 256}, ttlSeconds={**INTEGER, "minimum": 1, "maximum": 3153600000},
+        limit={**INTEGER, "minimum": 1, "maximum": 1024, "default": 1}, token=INTEGER,
+        slot={**INTEGER, "minimum": 0, "maximum": 1023, "default": 0}),
+    "LockHolder": record(["slot", "owner", "token", "since", "expiresAt", "renewedAt"], slot=INTEGER, owner=MAYBE,
+                         token=INTEGER, since=TIME, expiresAt=TIME, renewedAt=TIME),
+    "LockResult": record(["index", "op"], index=INTEGER, op=TEXT, acquired=FLAG, renewed=FLAG, released=FLAG, held=FLAG,
+                         already=FLAG, reason={"enum": ["held", "contended", "lost"]}, slot=INTEGER, token=INTEGER,
+                         owner=TEXT, expiresAt=TIME, guard=ref("KvOperation"), holders=array(ref("LockHolder"))),
     "CloudEvent": record(["specversion", "id", "source", "type"], specversion={"const": "1.0"}, id=SOMETHING,
                          source={**SOMETHING, "format": "uri-reference"}, type=SOMETHING, subject=SOMETHING, time=TIME,
                          datacontenttype=SOMETHING, dataschema={**TEXT, "format": "uri"},
@@ -190,7 +216,8 @@ CYCLED_EXAMPLE = {"success": True, "query_id": QUERY, "partition_id": MESSAGE["p
 
 # Hot routes that the reference lacks (those of the control plane declare that themselves): on the others its clients do
 # not know 405.
-OWN = {"/livez", "/readyz", "/api/v1/events/{queue}", "/api/v1/pop", "/api/v1/stream/{queue}",
+OWN = {"/api/v1/kv", "/api/v1/locks", "/livez", "/readyz", "/api/v1/events/{queue}", "/api/v1/pop",
+       "/api/v1/stream/{queue}",
        "/api/v1/stream/{queue}/partition/{partition}"}
 HOT = {
     "/api/v1/push": shown(post(
@@ -223,7 +250,8 @@ HOT = {
         {"acknowledgments": [ACK], "consumerGroup": "billing"}, "200", [ACKED]),
     "/api/v1/transaction": shown(post(
         "Acknowledge and push in one transaction", body(record(["operations"], operations=array(ref("Operation")),
-                                                             requiredLeases=array(TEXT))),
+                                                             requiredLeases=array(TEXT),
+                                                             kv=array(ref("KvOperation")))),
         answers("200", "`success` says whether the transaction was "
                        "executed", ref("TransactionResult"), "400", "409", "413", "503"),
         [CONTEXT]),
@@ -239,6 +267,20 @@ HOT = {
         [parameter("leaseId", TEXT, place="path")]), {"seconds": 60}, "200",
         {"leaseId": MESSAGE["leaseId"], "success": False, "error": "Lease not found", "expiresAt": None,
          "newExpiresAt": None, "lease_expires_at": None, "renewed": 0}),
+    "/api/v1/kv": {"post": {**shown(post(
+        "Read and write keys", body(record(["operations"], operations=array(ref("KvOperation")))),
+        answers("200", "one result per operation, in order; or `ok` false if a required operation was not applied, and "
+                       "nothing was written", ref("KvResults"), "400", "413", "503")),
+        {"operations": [{"op": "put", "ns": "shop", "key": "cart-7", "value": {"items": 2}, "ttlSeconds": 3600}]},
+        "200",
+        {"results": [{"index": 0, "op": "put", "applied": True, "key": "cart-7", "value": {"items": 2},
+                      "version": 1099511627777, "expiresAt": "2026-01-02T04:04:05.678Z"}]})["post"], "tags": ["keys"]}},
+    "/api/v1/locks": {"post": {**shown(post(
+        "Acquire, renew and release locks", body(record(["operations"], operations=array(ref("LockOperation")))),
+        answers("200", "one result per operation, in order", record(["results"], results=array(ref("LockResult"))),
+                "400", "503")),
+        {"operations": [{"op": "get", "name": "nightly"}]}, "200",
+        {"results": [{"index": 0, "op": "get", "held": False, "holders": []}]})["post"], "tags": ["keys"]}},
     "/streams/v1/cycle": {"post": {**shown(post(
         "Commit a stream cycle in one transaction: state, messages for the sink, and the acknowledgment of the "
         "source", body(CYCLE), answers(

@@ -12,6 +12,8 @@ OPERATIONS: dict[str, str] = {      # by "METHOD /path"
     "GET /api/v1/stream/{queue}/partition/{partition}": "streamPartition",
     "POST /api/v1/stream/{queue}/ticket": "createStreamTicket",
     "POST /api/v1/stream/{queue}/partition/{partition}/ticket": "createPartitionStreamTicket",
+    "POST /api/v1/kv": "useKeys",
+    "POST /api/v1/locks": "useLocks",
     "POST /api/v1/ack": "ackMessage",
     "POST /api/v1/ack/batch": "ackMessages",
     "POST /api/v1/lease/{leaseId}/extend": "extendLease",

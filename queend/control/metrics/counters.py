@@ -25,6 +25,7 @@ WORKER = {
     "ack_limit": "Current limit of concurrent statements of acknowledgments.",
     "transaction_limit": "Current limit of concurrent statements of transactions.",
     "lease_limit": "Current limit of concurrent statements that extend leases.",
+    "kv_limit": "Current limit of concurrent statements that write keys.",
     "dead_lettered": "Messages that became dead letters, except those moved by hand or in SQL.",
     "buffered": "Pushed messages that were answered `buffered`.",
     "empty_pops": "Pops that returned no messages.",

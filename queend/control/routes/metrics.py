@@ -37,8 +37,8 @@ router = Routes("health")
 TEXT = "text/plain; version=0.0.4; charset=utf-8"
 # gauges and maxima; the others only grow
 LIVE = ("connections", "requests", "jobs", "slots", "connected", "handles", "parked", "held", "streams",
-        "push_streams", "pop_limit", "ack_limit", "transaction_limit", "lease_limit", "turn_bytes",
-        "turn_delivered")
+        "push_streams", "pop_limit", "ack_limit", "transaction_limit", "lease_limit", "kv_limit",
+        "turn_bytes", "turn_delivered")
 STORE_S = 1.5               # for all queries; a scrape is answered within 2 s
 COMMITLESS = {"away", "silent", "commits_hang"}      # doubts with which the database is not queried
 OUTBOX_MOST = 100_000      # largest count
@@ -209,6 +209,7 @@ def retention(families: Families, figures: Figures, most: int) -> None:
     families.each("queend_retention_removed_messages", "Messages removed by retention, by rule.", ("reason",),
                   [((reason,), figures.removed[reason]) for reason in KINDS], CounterMetricFamily)
     families.counter("queend_retention_removed_partitions", "Empty partitions removed.", figures.partitions)
+    families.counter("queend_retention_removed_keys", "Expired keys removed.", figures.keys)
     families.counter("queend_retention_removed_rows", "Rows of the log removed by retention.", figures.rows)
     families.counter("queend_retention_runs", "Runs of retention in this daemon.", figures.runs)
     families.gauge("queend_retention_working", "1 if this daemon does the retention work for all daemons.",

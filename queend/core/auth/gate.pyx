@@ -139,6 +139,31 @@ cdef bint gate_transaction(Request* r, TxReq* q) noexcept nogil:
             q.ops[i].push.sub = gate_subject(r)
     return True
 
+cdef bint gate_kv(Request* r, const KvReq* q) noexcept nogil:
+    # Checks the namespaces of operations on keys. Returns False if it refused the request.
+    cdef int i
+    for i in range(q.n):
+        if not gate_namespace(r, q.ops[i].ns, kvtype_writes(&q.ops[i])):
+            return False
+    return True
+
+cdef bint gate_locks(Request* r, const LockReq* q) noexcept nogil:
+    # Checks the namespace of locks. Returns False if it refused the request.
+    cdef int i
+    for i in range(q.n):
+        if not gate_namespace(r, slice_lit(b"queen-locks"), q.ops[i].kind != LOCK_GET):
+            return False
+    return True
+
+cdef bint gate_namespace(Request* r, Slice ns, bint writes) noexcept nogil:
+    cdef char[GATE_TEXT] text
+    if grant_allows_kv(r.grant, ns, VERB_PUSH if writes else VERB_READ):
+        return True
+    snprintf(text, GATE_TEXT, b'Insufficient permissions: the token lacks %s for "kv:%.*s"',
+             b"push" if writes else b"read", <int>ns.n, ns.p)
+    reply_error(r, 403, text)
+    return False
+
 cdef inline bint gate_ack(Request* r, AckItem* it, Slice group) noexcept nogil:
     # Returns True if the request may acknowledge to the item's queue on behalf of the group. An unknown partition is
     # reported as such later. Requires catalog.lock.

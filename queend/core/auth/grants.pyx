@@ -156,6 +156,22 @@ cdef bint grant_allows(Grant* g, Slice queue, int verb, Slice group) noexcept no
         rule += 1
     return False
 
+cdef bint grant_allows_kv(Grant* g, Slice ns, int verb) noexcept nogil:
+    # Returns True if a rule has the verb for a namespace of keys. Its pattern begins with `kv:`, so no pattern of
+    # queues gives a right to keys.
+    cdef GrantRule* rule = <GrantRule*>(<char*>g + sizeof(Grant))
+    cdef const char* pattern
+    cdef int i
+    if not g.limited:
+        return True
+    for i in range(g.n_rules):
+        pattern = <const char*>g + rule.at
+        if (rule.verbs & verb and not rule.grouped and rule.n > 3 and memcmp(pattern, b"kv:", 3) == 0
+                and grant_glob_fits(pattern + 3, rule.n - 3, ns.p, ns.n)):
+            return True
+        rule += 1
+    return False
+
 cdef bint grant_allows_some(Grant* g, int verb) noexcept nogil:
     # Returns True if a rule has the verb on any queue.
     cdef GrantRule* rule = <GrantRule*>(<char*>g + sizeof(Grant))

@@ -8,8 +8,9 @@ cdef enum:
     OP_ACK = 2
     OP_TRANSACTION = 3
     OP_LEASE = 4
-    OP_OTHER = 5
-    OP_COUNT = 6
+    OP_KV = 5
+    OP_OTHER = 6
+    OP_COUNT = 7
     LATENCY_BUCKETS = 32      # bucket i counts latencies below 2**i microseconds
 
 cdef struct OpCounter:

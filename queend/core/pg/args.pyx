@@ -132,6 +132,21 @@ cdef struct CursorArgs:
     # leases_ended
     PgArray part, group
 
+cdef struct KvGetArgs:
+    PgArray ns, key
+
+cdef struct KvArgs:
+    # operations of kv_write, and of kv_bundle with the last
+    PgArray wave, op, ns, key, value, expect, ttl_us, delta, low, high, required
+
+cdef struct LockArgs:
+    PgArray op, name, owner, ttl_us, limit, token, slot
+
+cdef struct TxBundleArgs:
+    # transaction_bundle
+    TxArgs transaction
+    KvArgs keys
+
 # ---- parameters written ----------------------------------------------------------------------------------------------
 
 cdef void args_begin(Args* a, const StatementDef* statement) noexcept nogil:

@@ -61,6 +61,11 @@ cdef enum:
     STMT_RATES_TAKE
     STMT_CLAIM
     STMT_ACK_LEASED
+    STMT_KV_GET
+    STMT_KV_WRITE
+    STMT_KV_BUNDLE
+    STMT_LOCKS
+    STMT_TRANSACTION_BUNDLE
     STMT_COUNT
 
 # Values of the first column of a row, besides the index of what the row is about.
@@ -135,6 +140,7 @@ cdef enum TxRowKind:
     TX_ROW_PUSH = 0
     TX_ROW_ACK = 1
     TX_ROW_LEASE = 2          # a required lease that is not live
+    TX_ROW_KEY = 3
 # TX_STATUS of a push
 cdef enum TxRowStatus:
     TX_ROW_STORED = 0
@@ -221,10 +227,14 @@ cdef void statement_define(StatementDef* d, const char* name, const char* signat
         snprintf(d.text + at, sizeof(d.text) - at, b" WHERE clock_timestamp() <= $%d OR queend.late($%d)", d.n_params,
                  d.n_params)
 
+cdef inline bint statement_transacts(int statement) noexcept nogil:
+    return (statement == STMT_TRANSACTION or statement == STMT_TRANSACTION_DUE
+            or statement == STMT_TRANSACTION_BUNDLE)
+
 cdef inline bint statement_stores(int statement) noexcept nogil:
     # Returns True if the statement needs space on the server's disk.
     return (statement == STMT_PUSH or statement == STMT_PUSH_DUE or statement == STMT_PUSH_ONE
-            or statement == STMT_TRANSACTION or statement == STMT_TRANSACTION_DUE or statement == STMT_CYCLE)
+            or statement_transacts(statement) or statement == STMT_CYCLE)
 
 cdef inline bint statement_delivers(int statement) noexcept nogil:
     # Returns True if messages are delivered when the statement ends.
@@ -238,8 +248,7 @@ cdef inline bint statement_stored(int statement, PGresult* res) noexcept nogil:
     if statement == STMT_CYCLE:
         return pg_null(res, 0, CYCLE_ERROR) and pg_null(res, 0, CYCLE_STALE) and not pg_bool(res, 0, CYCLE_GONE)
     for row in range(PQntuples(res)):
-        if (statement_tx_stored(res, row) if statement == STMT_TRANSACTION or statement == STMT_TRANSACTION_DUE
-                else statement_pushed(res, row)):
+        if statement_tx_stored(res, row) if statement_transacts(statement) else statement_pushed(res, row):
             return True
     return False
 
@@ -316,6 +325,12 @@ cdef const StatementDef* statements_open() noexcept nogil:
     statement_define(&s[STMT_QUEUES_MAKE], b"queues_make", b"TTTt",
                      b"SELECT queend.queues_make($1,$2,$3) FROM set_config('queend.max_queues', $4, true)")
     statement_define(&s[STMT_RATES_TAKE], b"rates_take", b"IIII!", NULL)
+    statement_define(&s[STMT_TRANSACTION_BUNDLE], b"transaction_bundle",
+                     b"vIIIISUUYYYIIUIYYIITUIIQQIQQbISTTTQQTTTB!", NULL)
+    statement_define(&s[STMT_KV_GET], b"kv_get", b"TT", NULL)
+    statement_define(&s[STMT_KV_WRITE], b"kv_write", b"ISTTTQQTTT!", NULL)
+    statement_define(&s[STMT_KV_BUNDLE], b"kv_bundle", b"ISTTTQQTTTB!", NULL)
+    statement_define(&s[STMT_LOCKS], b"locks", b"STTQIQI!", NULL)
     statement_define(&s[STMT_LOOK], b"look", b"",
                      b"SELECT pg_current_snapshot()::text, version, queend.now_us() FROM queend.catalog")
     return s

@@ -1,6 +1,6 @@
 # Reads POST /api/v1/transaction, as JSON or in frames, and writes its answer. In: a body. Out: one flat list of
-# operations (a push of k items is k of them), or a refusal; the answer. Stateless, takes no lock. The members kv,
-# timers and positions are refused unless empty; unknown ones as in route/typos.
+# operations (a push of k items is k of them), or a refusal; the answer. Stateless, takes no lock. The member kv is read
+# by route/kvbody. The members timers and positions are refused unless empty; unknown ones as in route/typos.
 
 cdef struct TxRaw:
     # One operation's members, as found.
@@ -49,7 +49,7 @@ cdef bint txbody_frames(Slice body, Tools* t, TxReq* q) noexcept nogil:
     f.single = True
     if not frames_groups(&f, FRAMES_FRAMES):
         return False
-    if q.n + pushes.n == 0:
+    if q.n + pushes.n + q.kv.n == 0:
         return refuse(&t.error, b"operations array cannot be empty")
     q.counts = flags & FRAMES_COUNTS != 0
     q.unpacked = f.unpacked
@@ -82,7 +82,7 @@ cdef bint txbody_parse(Slice body, Tools* t, TxReq* q) noexcept nogil:
             return json_refuse(&t.error, &j)
     elif not txbody_object(body, t, q, True):
         return False
-    return q.given != 0 or refuse(&t.error, b"operations array cannot be empty")
+    return q.given != 0 or q.kv.n or refuse(&t.error, b"operations array cannot be empty")
 
 cdef bint txbody_object(Slice body, Tools* t, TxReq* q, bint whole) noexcept nogil:
     # Reads a body. whole: the operations array must be there.
@@ -109,10 +109,16 @@ cdef bint txbody_object(Slice body, Tools* t, TxReq* q, bint whole) noexcept nog
             if not txbody_leases(&j, t, q):
                 return False
             continue
+        if member_is(key, b"kv") and c == b'[':
+            if q.kv.n:
+                return refuse(&t.error, b"kv is given twice")
+            if not kvbody_operations(&j, t, &q.kv, True):
+                return False
+            continue
         if not json_skip(&j, &value):
             break
         if (member_is(key, b"kv") or member_is(key, b"timers")
-            or member_is(key, b"positions")) and not txbody_blank(value):
+                or member_is(key, b"positions")) and not txbody_blank(value):
             # half a bundle would be worse than none
             return refuse_as(&t.error, b"%.*s is not supported in a transaction", <int>(key.n - 2), key.p + 1)
         if member_is(key, b"requiredLeases") and c != b'n':
@@ -122,7 +128,7 @@ cdef bint txbody_object(Slice body, Tools* t, TxReq* q, bint whole) noexcept nog
             return False
     if j.error != NULL or not json_end(&j):
         return json_refuse(&t.error, &j)
-    return seen or not whole or refuse(&t.error, b"operations array required")
+    return seen or not whole or q.kv.n or refuse(&t.error, b"operations array required")
 
 cdef bint txbody_blank(Slice value) noexcept nogil:
     # Returns True for null, or an array or object with nothing in it.
@@ -310,6 +316,7 @@ cdef void txbody_reply(Buf* b, TxReq* q, int fault) noexcept nogil:
             if i:
                 buf_byte(b, b',')
             txbody_result(b, &q.ops[i], i)
+        txbody_keys(b, &q.kv, q.n, q.counts or q.n == 0)
         buf_byte(b, b']')
         if q.counts:
             for i in range(q.n):
@@ -322,6 +329,12 @@ cdef void txbody_reply(Buf* b, TxReq* q, int fault) noexcept nogil:
     if fault == TX_LEASE:
         buf_text(b, b"rejected_ack\",\"error\":\"Invalid or expired lease\",\"results\":[]}")
         return
+    if fault == TX_KEYS:
+        member_int(b, b"kv_precondition\",\"failedIndex\":", q.n + q.kv.lost.at)
+        buf_text(b, b",\"error\":\"A required operation on a key was not applied\",")
+        kvreply_precondition(b, &q.kv.lost)
+        buf_text(b, b",\"results\":[]}")
+        return
     buf_text(b, TX_FAULT_CODES[q.ops[fault].fault])
     member_int(b, b"\",\"failedIndex\":", fault)
     buf_text(b, b",\"error\":")
@@ -330,6 +343,18 @@ cdef void txbody_reply(Buf* b, TxReq* q, int fault) noexcept nogil:
     if q.ops[fault].kind != TX_PUSH:
         txbody_result(b, &q.ops[fault], fault)
     buf_text(b, b"]}")
+
+cdef void txbody_keys(Buf* b, KvReq* q, int before, bint first) noexcept nogil:
+    # Writes the results of operations on keys, behind those of `before` operations.
+    cdef int i = 0
+    while i < q.n:
+        if not first:
+            buf_byte(b, b',')
+        first = False
+        member_int(b, b"{\"index\":", before + q.ops[i].at)
+        member_int(b, b",\"type\":\"kv\",\"opIndex\":", q.ops[i].at)
+        i += kvreply_element(b, &q.ops[i], q.n - i, q)
+        buf_byte(b, b'}')
 
 cdef void txbody_result(Buf* b, TxOp* op, int index) noexcept nogil:
     member_int(b, b"{\"index\":", index)

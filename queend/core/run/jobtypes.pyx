@@ -21,6 +21,8 @@ cdef void jobtypes_routes() noexcept nogil:
     t.verb = VERB_POP         # a lease's id names no queue
     t.small = True
     jobtype_route(b"cycle", METHOD_POST, b"/streams/v1/cycle", cycle_submit, ROUTE_ONLY)
+    jobtype_route(b"kv", METHOD_POST, b"/api/v1/kv", kv_submit, ROUTE_ONLY)
+    jobtype_route(b"locks", METHOD_POST, b"/api/v1/locks", lock_submit, ROUTE_ONLY)
     t = jobtype_route(b"events", METHOD_POST, b"/api/v1/events/:queue", push_submit, ROUTE_EVENTS)
     t.query = EVENTS_QUERY_NAMES
     jobtype_probe_route(b"livez", b"/livez", watchdog_livez)
@@ -75,6 +77,9 @@ cdef void jobtypes_queues(Engine* e) noexcept nogil:
     jobtype_queue(e, &e.txs, TYPE_TRANSACTION, NULL)
     e.txs.linger.preferred = 1        # transactions do not wait for others
     jobtype_queue(e, &e.leases, TYPE_LEASE, NULL)
+    jobtype_queue(e, &e.kv_reads, TYPE_KV, NULL)
+    jobtype_queue(e, &e.kv_writes, TYPE_KV, NULL)
+    jobtype_queue(e, &e.locks, TYPE_KV, NULL)
     # cycles wait for each other in the database
     limit_fixed(&e.cycles.limit,
                 limit_clamp(e.settings.cycles, 1, e.settings.slots // 2 if e.settings.slots > 3 else 1))
@@ -107,6 +112,9 @@ cdef void jobtypes_drains(Engine* e) noexcept nogil:
     jobtype_drain(e, cycle_flush_drain, <ListHead*>&e.flushes.first, False)
     jobtype_queue_drain(e, lease_asks_send, &e.lease_asks, OP_COUNT)
     jobtype_queue_drain(e, lease_send, &e.leases, OP_LEASE)
+    jobtype_queue_drain(e, kv_reads_send, &e.kv_reads, OP_COUNT)
+    jobtype_queue_drain(e, kv_writes_send, &e.kv_writes, OP_KV)
+    jobtype_queue_drain(e, lock_send, &e.locks, OP_COUNT)
     d = jobtype_drain(e, claim_release_drain, <ListHead*>&e.releases.first, True)
     d.lists[1] = <ListHead*>&e.takebacks.first
     jobtype_drain(e, popend_pauses_drain, <ListHead*>&e.paused.first, False)

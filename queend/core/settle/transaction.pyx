@@ -32,17 +32,20 @@ cdef bint tx_read_body(Request* r, void* job, Tools* t) noexcept nogil:
 cdef void tx_taken(Worker* w, Request* r, void* job, bint good, ApiError* e) noexcept nogil:
     cdef TxJob* j = <TxJob*>job
     cdef int i
+    if not good and j.req.kv.code != NULL:
+        kv_refuse(r, e, j.req.kv.code, j.req.kv.reason)
+        return
     if not good:
         reply_error(r, e.status, e.text)
         return
-    if gate_names(r) and not gate_transaction(r, &j.req):
+    if gate_names(r) and not gate_transaction(r, &j.req) or r.grant != NULL and not gate_kv(r, &j.req.kv):
         return
     job_open(&j.job, r, &TX_JOB, r.body.n + j.req.unpacked)
     i = tx_static_fault(j)
     if i >= 0:
         tx_answer(j, i)
         return
-    if j.req.n == 0 and j.req.n_required == 0:
+    if j.req.n == 0 and j.req.n_required == 0 and j.req.kv.n == 0:
         tx_answer(j, TX_DONE)
         return
     tx_resolve(engine_of(w), &j.job)
@@ -143,7 +146,7 @@ cdef bint tx_refusable(TxJob* j) noexcept nogil:
     for i in range(j.req.n):
         if j.req.ops[i].kind != TX_PUSH or j.req.ops[i].push.partition != NULL:
             return True
-    return j.req.n_required > 0
+    return j.req.n_required > 0 or j.req.kv.requires
 
 cdef int tx_repeat(TxJob* j) noexcept nogil:
     # Returns the first push to a missing partition that repeats the id of an earlier push to the same partition; -1 if

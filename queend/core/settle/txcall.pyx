@@ -9,6 +9,7 @@ cdef struct TxCall:
     PushBatch batch
     AckRow* rows
     int n_rows
+    KvOp** keys
     bint asks                 # only asks whether its pushed items are stored
     # it pushes to missing partitions: first checks whether the rest would be refused
     bint dry
@@ -39,7 +40,11 @@ cdef bint txcall_send(Engine* e) noexcept nogil:
         call_asks(&call.base, STMT_PUSHED)
         rows_ask(&call.batch, <PushedArgs*>e.args.at)
     else:
-        call.base.statement = STMT_TRANSACTION_DUE if call.batch.scheduled else STMT_TRANSACTION
+        if j.req.kv.n:
+            call_asks(&call.base, STMT_TRANSACTION_BUNDLE)
+            txcall_encode_keys(call, &(<TxBundleArgs*>e.args.at).keys)
+        else:
+            call.base.statement = STMT_TRANSACTION_DUE if call.batch.scheduled else STMT_TRANSACTION
         txcall_encode(call, <TxArgs*>e.args.at)
         e.worker.counters.op[OP_TRANSACTION].calls += 1
     return call_send(&call.base)
@@ -66,7 +71,8 @@ cdef bint txcall_gather(TxCall* call, TxJob* j) noexcept nogil:
     cdef int fault = TX_FAULT_NONE
     cdef int i
     call.rows = <AckRow*>arena_alloc(&call.base.arena, (j.req.n + 1) * sizeof(AckRow))
-    if call.rows == NULL:
+    call.keys = <KvOp**>arena_alloc(&call.base.arena, (j.req.kv.n + 1) * sizeof(void*))
+    if call.rows == NULL or call.keys == NULL:
         job_refuse(&j.job, 503, "Out of memory")
         return False
     table_init(&seen)
@@ -132,6 +138,18 @@ cdef void txcall_encode(TxCall* call, TxArgs* a) noexcept nogil:
             pgarray_null(&a.group)
     arg_bool(&a.dry, call.dry)
 
+cdef void txcall_encode_keys(TxCall* call, KvArgs* a) noexcept nogil:
+    cdef KvReq* q = &call.job.req.kv
+    cdef int i
+    for i in range(q.n):
+        q.ops[i].row = -1
+        q.ops[i].rows = 0
+        call.keys[i] = &q.ops[i]
+    kvargs_waves(&call.base.arena, call.keys, q.n)
+    for i in range(q.n):
+        kvargs_encode(a, &q.ops[i])
+        pgarray_bool(&a.required, q.ops[i].required)
+
 # ---- results ---------------------------------------------------------------------------------------------------------
 
 cdef void txcall_done(Call* c, PGresult* res, int outcome) noexcept nogil:
@@ -170,14 +188,21 @@ cdef bint txcall_learn(TxCall* call, PGresult* res) noexcept nogil:
     return again
 
 cdef int txcall_take(TxCall* call, PGresult* res) noexcept nogil:
-    # Takes the results for the operations and the book. Returns TX_DONE, TX_LEASE, TX_CLEAR, or the first operation at
-    # fault.
+    # Takes the results for the operations and the book. Returns TX_DONE, TX_LEASE, TX_CLEAR, TX_KEYS, or the first
+    # operation at fault.
     cdef int row, i
     cdef bint refused = False
     cdef bint lease = False
     cdef PopJob* wake = NULL
+    cdef KvReq* keys = &call.job.req.kv
+    keys.res = res
+    keys.columns = KV_RIDING
+    keys.lost.at = -1
     for row in range(PQntuples(res)):
         i = pg_int4(res, row, TX_ORD)
+        if pg_int2(res, row, TX_KIND) == TX_ROW_KEY:
+            kvargs_scatter_row(call.keys, keys.n, res, KV_RIDING, row, &keys.lost)
+            continue
         if pg_int2(res, row, TX_KIND) == TX_ROW_PUSH and 0 <= i < call.batch.n_chunks:
             refused = txcall_take_push(&call.batch.chunks[i], res, row) or refused
         elif pg_int2(res, row, TX_KIND) == TX_ROW_ACK and 0 <= i < call.n_rows:
@@ -186,6 +211,10 @@ cdef int txcall_take(TxCall* call, PGresult* res) noexcept nogil:
             lease = True
     if refused or lease:
         return txcall_fault(&call.job.req)
+    if keys.lost.at >= 0:
+        if keys.lost.value.p != NULL:         # the answer may be written after the rows are freed
+            keys.lost.value = arena_copy(&call.job.job.r.arena, keys.lost.value)
+        return TX_KEYS
     if call.dry:
         return TX_CLEAR
     index_lock_all()
@@ -286,6 +315,7 @@ cdef void txcall_recovered(TxCall* call, PGresult* res) noexcept nogil:
         job_refuse(&j.job, 503, TX_IN_DOUBT)
         return
     j.doubt = False
+    j.req.kv.res = NULL
     if stored == STORED_NOT and j.fault:
         tx_answer(j, j.fault - TX_FAULTS)
         return

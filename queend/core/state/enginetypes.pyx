@@ -221,6 +221,9 @@ cdef struct Engine:
     JobQueue txs
     JobQueue leases
     JobQueue lease_asks       # extensions with tokens limited to some queues: the lease's queue must be looked up
+    JobQueue kv_reads
+    JobQueue kv_writes        # with looks and lists
+    JobQueue locks
     JobQueue cycles
     JobList flushes           # cycles that wait for the end of a lease
     ReleaseList releases      # leases that are given back

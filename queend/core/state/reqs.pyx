@@ -298,6 +298,7 @@ cdef enum TxOutcome:
     TX_DONE = -1
     TX_LEASE = -2             # a required lease is not live
     TX_CLEAR = -3             # only checked, without a refusal
+    TX_KEYS = -4              # a required operation on a key was not applied
     TX_FAULTS = 10            # added to an outcome that is kept, so that none is 0
 
 cdef struct TxOp:
@@ -317,6 +318,7 @@ cdef struct TxReq:
     unsigned char[16] id
     bint counts               # the answer holds counts instead of items
     size_t unpacked           # bytes of memory beside the body
+    KvReq kv
 
 # ---- stream cycles ---------------------------------------------------------------------------------------------------
 

@@ -9,7 +9,8 @@ cdef enum JobType:
     TYPE_ACK = 2
     TYPE_TRANSACTION = 3
     TYPE_LEASE = 4
-    TYPE_COUNT = 5
+    TYPE_KV = 5
+    TYPE_COUNT = 6
 
 cdef struct TypeSettings:
     int preferred             # jobs: a statement leaves at this number
@@ -172,7 +173,7 @@ cdef int settings_load(Settings* s, dict settings) except -1:
     s.vegas_interval_ms = setting_int(d, "vegas_update_interval_ms", 1000, 1, top)
     for i, (name, preferred, most, concurrent) in enumerate((
             ("push", 50, top, 24), ("pop", 20, 500, 16), ("ack", 50, 500, 16), ("transaction", 1, 1, 16),
-            ("renew_lease", 10, 100, 2))):
+            ("renew_lease", 10, 100, 2), ("kv", 50, 200, 4))):
         s.types[i].preferred = setting_int(d, name + "_preferred_batch_size", preferred, 1, top)
         s.types[i].hold_ms = setting_int(d, name + "_max_hold_ms", 0, 0, top)
         s.types[i].max_jobs = setting_int(d, name + "_max_batch_size", most, 1, top)

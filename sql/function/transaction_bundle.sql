@@ -1,0 +1,60 @@
+-- Transactions with operations on keys: pushes, acknowledgments and keys, all or nothing. Locks: lanes ascending, then
+-- cursors ascending, then keys ascending, until the end of the transaction.
+
+-- Runs a transaction (transaction_due), then the operations of the k_ arrays (kv_apply). Parameter k_required: those
+-- that have to be applied. If one of them is not, nothing is done, and the last row says why: kind 3, its outcome and
+-- 16 as status. The rows before it say nothing then. Parameter p_dry: only report what would be refused. Other rows of
+-- kind 3 are results of kv_apply: status the outcome, base the version, created_at the moment of the last write,
+-- committed the expiry, codes the value. The rows of the other kinds are those of transaction. If they refuse it, keys
+-- are not looked at.
+CREATE OR REPLACE FUNCTION queend.transaction_bundle(p_version bigint, p_lanes int[], p_part int[], p_skip int[],
+    p_n int[], p_kind smallint[], p_lo uuid[], p_hi uuid[], p_ids bytea[], p_body bytea[], p_meta bytea[],
+    a_part int[], a_group int[], a_lease uuid[], a_n int[], a_ids bytea[], a_status bytea[], f_row int[], f_idx int[],
+    f_error text[], p_required uuid[], p_req_part int[], p_req_group int[],
+    p_known bigint[], p_known_at bigint[], p_look_row int[], p_look_from bigint[], p_look_to bigint[], p_dry boolean,
+    k_wave int[], k_op smallint[], k_ns text[], k_key text[], k_value text[], k_expect bigint[], k_ttl_us bigint[],
+    k_delta text[], k_min text[], k_max text[], k_required boolean[])
+RETURNS TABLE (ord int, kind smallint, status smallint, base bigint, created_at bigint, codes bytea, released boolean,
+               committed bigint, head bigint, dup_index int, seen bytea)
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_refused boolean := false;
+    v_at      int;            -- the first required operation that was not applied
+    v_why     record;
+    r         record;
+BEGIN
+    FOR r IN
+        SELECT *
+          FROM queend.transaction_due(p_version, p_lanes, p_part, p_skip, p_n, p_kind, p_lo, p_hi, p_ids, p_body,
+                                      p_meta, a_part, a_group, a_lease, a_n, a_ids, a_status, f_row, f_idx, f_error,
+                                      p_required, p_req_part, p_req_group, p_known, p_known_at, p_look_row,
+                                      p_look_from, p_look_to, p_dry)
+    LOOP
+        v_refused := v_refused OR r.ord < 0 OR r.kind = 2 OR r.kind = 0 AND r.status <> 0
+                  OR r.kind = 1 AND rtrim(r.codes, E'\\x010305') <> '';
+        RETURN QUERY SELECT r.ord, r.kind, r.status, r.base, r.created_at, r.codes, r.released, r.committed, r.head,
+                            r.dup_index, r.seen;
+    END LOOP;
+    IF v_refused THEN
+        RETURN;
+    END IF;
+    PERFORM queend.kv_lock(k_ns, k_key, k_op);
+    FOR r IN SELECT * FROM queend.kv_apply(k_wave, k_op, k_ns, k_key, k_value, k_expect, k_ttl_us, k_delta, k_min,
+                                           k_max)
+    LOOP
+        IF r.outcome > 0 AND k_required[r.ord + 1] AND (v_at IS NULL OR r.ord < v_at) THEN
+            v_at := r.ord;
+            v_why := r;
+        END IF;
+        RETURN QUERY SELECT r.ord, 3::smallint, r.outcome, r.version, r.updated_at, convert_to(r.value, 'UTF8'), false,
+                            r.expires_at, 0::bigint, -1, NULL::bytea;
+    END LOOP;
+    IF v_at IS NOT NULL OR p_dry THEN
+        RAISE EXCEPTION USING ERRCODE = 'QD412', MESSAGE = 'a required operation was not applied';
+    END IF;
+EXCEPTION WHEN SQLSTATE 'QD412' THEN
+    IF v_at IS NOT NULL THEN
+        RETURN QUERY SELECT v_at, 3::smallint, (16 + v_why.outcome)::smallint, v_why.version, v_why.updated_at,
+                            convert_to(v_why.value, 'UTF8'), false, v_why.expires_at, 0::bigint, -1, NULL::bytea;
+    END IF;
+END $$;
