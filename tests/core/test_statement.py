@@ -6,6 +6,7 @@ import pytest
 from queend._core import probe_columns, probe_statements
 from queend.postgres.migrate import migrate
 
+KEYS = "ord int4, outcome int2, version int8, expires_at int8, updated_at int8, value text, key text"
 RESULTS = {
     "push": "ord int4, status int2, base int8, created_at int8, dup_offset _int8, dup_at _int8, seen bytea",
     "push_due": "ord int4, status int2, base int8, created_at int8, dup_offset _int8, dup_at _int8, seen bytea",
@@ -17,6 +18,10 @@ RESULTS = {
                    "committed int8, head int8, dup_index int4, seen bytea",
     "transaction_due": "ord int4, kind int2, status int2, base int8, created_at int8, codes bytea, released bool, "
                        "committed int8, head int8, dup_index int4, seen bytea",
+    "transaction_bundle": "ord int4, kind int2, status int2, base int8, created_at int8, codes bytea, released bool, "
+                          "committed int8, head int8, dup_index int4, seen bytea",
+    **dict.fromkeys(["kv_get", "kv_write", "kv_bundle"], KEYS),
+    "locks": "ord int4, outcome int2, slot int4, token int8, owner text, since int8, expires_at int8, renewed_at int8",
     "renew": "ord int4, status int2, expires_at int8, renewed int4",
     "release": "ord int4, released bool",
     "resolve_within": "ord int4, queue_id int4, partition_id int4, refused int4",
@@ -68,6 +73,12 @@ def test_no_statement_is_without_a_contract():
 def test_what_notes_delivery_moments_takes_what_the_plain_one_takes():
     types = {name: types for name, _, types in probe_statements()}
     assert types["push_due"] == types["push"] and types["transaction_due"] == types["transaction"]
+
+
+def test_what_writes_keys_too_takes_what_both_take():
+    types = {name: types for name, _, types in probe_statements()}
+    assert types["transaction_bundle"] == types["transaction"][:-1] + types["kv_bundle"]
+    assert types["kv_bundle"][:10] == types["kv_write"][:10]
 
 
 def test_the_push_of_one_row_takes_the_elements_of_what_push_takes(migrated):

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from sql.calls import Waiting
+from support.crowd import Crowd
 from support.seeds import seed_of_run
 
 GET, PUT, DELETE, INCR, CHECK, LIST, LIST_KEYS = range(7)
@@ -190,3 +191,23 @@ def test_random_operations_against_a_model(db):
         held[key] = (row.version, json.dumps(new if new is not None else 0) if kind == PUT else row.value)
         if kind == INCR:
             assert float(row.value) == float(value or 0) + 1
+
+
+def test_crossing_statements_do_not_deadlock(session):
+    """Eight sessions write the same keys in random orders, some with pushes' lanes before."""
+    def work(number: int) -> None:
+        mine, dice = session_of[number], random.Random(f"{seed_of_run()}/{number}")
+        for _ in range(40):
+            keys = dice.sample("abcdef", 4)
+            if dice.random() < 0.3:
+                mine.rows("BEGIN")
+                mine.rows("SELECT pg_advisory_xact_lock(1903519076, lane) FROM unnest(%s::int[]) AS lane", [1, 2])
+                write(mine, *(op(INCR, key, delta="1") for key in keys))
+                mine.rows("COMMIT")
+            else:
+                write(mine, *(op(INCR, key, delta="1") for key in keys))
+    session_of = [session() for _ in range(8)]
+    with Crowd() as crowd:
+        crowd.all(work, range(8))
+    total = session_of[0].value("SELECT sum(value::int) FROM queend.kv WHERE ns = %s", ns)
+    assert total == 8 * 40 * 4

@@ -63,7 +63,13 @@ def probe_statements():
 def probe_columns():
     """Where the core looks for the result columns of the statements it reads by constant: {statement: {column:
     position}}."""
+    keys = {"ord": KV_ROW_ORD, "outcome": KV_ROW_OUTCOME, "version": KV_ROW_VERSION, "expires_at": KV_ROW_EXPIRES_AT,
+            "updated_at": KV_ROW_UPDATED_AT, "value": KV_ROW_VALUE, "key": KV_ROW_KEY}
     return {
+        "kv_get": keys, "kv_write": keys, "kv_bundle": keys,
+        "locks": {"ord": LOCK_ROW_ORD, "outcome": LOCK_ROW_OUTCOME, "slot": LOCK_ROW_SLOT, "token": LOCK_ROW_TOKEN,
+                  "owner": LOCK_ROW_OWNER, "since": LOCK_ROW_SINCE, "expires_at": LOCK_ROW_EXPIRES_AT,
+                  "renewed_at": LOCK_ROW_RENEWED_AT},
         "push": {"ord": PUSH_ORD, "status": PUSH_STATUS, "base": PUSH_BASE, "created_at": PUSH_CREATED_AT,
                  "dup_offset": PUSH_DUP_OFFSET, "dup_at": PUSH_DUP_AT, "seen": PUSH_SEEN},
         "pop": {"ord": POP_ORD, "status": POP_STATUS, "attempt": POP_ATTEMPT, "first": POP_FIRST, "take": POP_TAKE,
