@@ -62,7 +62,7 @@ def follow(command: list, start: Callable, stop: Callable, part: Callable[[dict]
                 report = json.loads(line)
     if process.returncode or report is None:
         raise SystemExit(f"bench: the load generator failed ({process.returncode}): {' '.join(map(str, command))}")
-    report["roles"] = {role["name"]: role for role in report["roles"]}
+    report["roles"] = {role["name"]: role for role in report.get("roles", ())}
     return report
 
 

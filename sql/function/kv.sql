@@ -33,21 +33,24 @@ END $$;
 
 -- Returns the high bits of the versions that this server gives: the era times 2^40. Raises the era if the server is
 -- another than the one that the era belongs to: after a promotion, a recovery to an earlier moment, or a restore into
--- another cluster. A server that was promoted twice, and lost the first raise, has a timeline above the lost era.
+-- another cluster. A server that was promoted twice, and lost the first raise, has a timeline above the lost era. A
+-- session keeps the result (queend.kv_era): a server that can write stays the same for as long as its sessions.
 CREATE OR REPLACE FUNCTION queend.kv_era() RETURNS bigint
 LANGUAGE plpgsql AS $$
 DECLARE
-    v_timeline int := ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::int;
-    v_server text := (SELECT c.system_identifier FROM pg_control_system() AS c) || '/' || v_timeline;
-    v_era    int;
+    v_era      bigint := NULLIF(current_setting('queend.kv_era', true), '');
+    v_timeline int;
+    v_server   text;
 BEGIN
-    SELECT e.era INTO v_era FROM queend.kv_era e WHERE e.server = v_server;
-    IF NOT FOUND THEN
-        UPDATE queend.kv_era e SET era = GREATEST(e.era + 1, v_timeline), server = v_server
-         WHERE e.server <> v_server;
-        SELECT e.era INTO STRICT v_era FROM queend.kv_era e;
+    IF v_era IS NOT NULL THEN
+        RETURN v_era;
     END IF;
-    RETURN v_era::bigint << 40;
+    v_timeline := ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::int;
+    v_server := (SELECT c.system_identifier FROM pg_control_system() AS c) || '/' || v_timeline;
+    UPDATE queend.kv_era e SET era = GREATEST(e.era + 1, v_timeline), server = v_server WHERE e.server <> v_server;
+    SELECT e.era::bigint << 40 INTO STRICT v_era FROM queend.kv_era e;
+    PERFORM set_config('queend.kv_era', v_era::text, false);
+    RETURN v_era;
 END $$;
 
 -- Returns the value of a JSON literal that incr can add to; NULL for anything else. Numbers of more than 30 digits, and
@@ -131,6 +134,7 @@ DECLARE
 BEGIN
     FOR w IN 0 .. COALESCE((SELECT max(x) FROM unnest(p_wave) AS x), -1) LOOP
         v_now := queend.now_us();
+        -- OFFSET 0: otherwise the planner writes the expressions of the inner queries into each place that names them.
         RETURN QUERY
         WITH judged AS MATERIALIZED (
             SELECT o.*, o.outcome = 0 AND o.op BETWEEN 1 AND 3 AS writes,
@@ -164,7 +168,7 @@ BEGIN
                                            unnest(p_max) AS high, generate_subscripts(p_op, 1) AS ord) AS u
                               LEFT JOIN LATERAL (SELECT x.ctid AS tid, x.* FROM queend.kv x
                                                   WHERE x.ns = u.ns AND x.key = u.key OFFSET 0) AS k ON true
-                             WHERE u.wave = w AND u.op < 5) AS p) AS o),
+                             WHERE u.wave = w AND u.op < 5 OFFSET 0) AS p OFFSET 0) AS o),
         written AS (
             INSERT INTO queend.kv (version, expires_at, updated_at, ns, key, value)
             SELECT j.new_version, j.new_expires_at, v_now, j.ns, j.key, j.new_value FROM judged j
