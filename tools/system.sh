@@ -1,6 +1,6 @@
 #!/bin/sh
 # Installs the Debian packages that are missing. `system.sh` alone: what the build and the daemon need; `system.sh tests`: what
-# the tests and the benchmark need besides; `system.sh generated`: what openapi-generator needs; `system.sh spark`: what Spark needs, `spark-bench`: what it is compared with; `system.sh peers`: what `make bench-peers` compares
+# the tests and the benchmark need besides; `system.sh generated`: what openapi-generator needs; `system.sh spark`: what Spark needs, `spark-bench`: what it is compared with; `system.sh redis`, `system.sh peers`: what `make bench-keys` and `make bench-peers` compare
 # with, none of it started; `system.sh patroni`: etcd and HAProxy, not started; `system.sh fuzz`: libFuzzer, which `tests` brings, too. SUDO: how to become root ("" when we are). PYTHON: the interpreter of the
 # virtual environment.
 set -eu
@@ -48,6 +48,8 @@ elif test "${1:-}" = patroni; then
     test -x /usr/sbin/haproxy || need haproxy # of docs/high-availability.md
 elif test "${1:-}" = spark-bench; then
     test -e /usr/share/java/postgresql.jar || need libpostgresql-jdbc-java
+elif test "${1:-}" = redis; then
+    have redis-server || need redis-server
 elif test "${1:-}" = peers; then
     test -x /usr/lib/rabbitmq/bin/rabbitmq-server || need rabbitmq-server
     have nats-server || need nats-server
@@ -80,7 +82,7 @@ case "$missing" in *prometheus*)
         $SUDO ln -s /dev/null /etc/systemd/system/prometheus.service
     fi
 esac
-guarded=$(case "${1:-}$missing" in peers*|*nginx*|*etcd*|*haproxy*) echo yes;; esac)
+guarded=$(case "${1:-}$missing" in peers*|redis*|*nginx*|*etcd*|*haproxy*) echo yes;; esac)
 if test -n "$guarded" && test ! -e /usr/sbin/policy-rc.d; then
     # Benchmark and tests start their own: the packages must start nothing.
     trap '$SUDO rm -f /usr/sbin/policy-rc.d' EXIT
@@ -91,7 +93,7 @@ $SUDO apt-get update -qq
 # shellcheck disable=SC2086
 $SUDO env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $missing >/dev/null
 case "$guarded" in yes)
-    for unit in rabbitmq-server.service nats-server.service epmd.socket epmd.service nginx.service etcd.service haproxy.service; do # nor at the next start of the machine
+    for unit in rabbitmq-server.service nats-server.service epmd.socket epmd.service nginx.service etcd.service haproxy.service redis-server.service; do # nor at the next start of the machine
         ! have systemctl || $SUDO systemctl disable "$unit" >/dev/null 2>&1 || true
     done
 esac

@@ -31,10 +31,10 @@ BEGIN
     END LOOP;
 END $$;
 
--- Returns the high bits of the versions that this server gives: the era times 2^40. Raises the era if the server is
--- another than the one that the era belongs to: after a promotion, a recovery to an earlier moment, or a restore into
--- another cluster. A server that was promoted twice, and lost the first raise, has a timeline above the lost era. A
--- session keeps the result (queend.kv_era): a server that can write stays the same for as long as its sessions.
+-- Returns the high bits of the versions that this server gives: the era times 2^40. Raises the era if it belongs to
+-- another server. That is so after a promotion, a recovery to an earlier moment, or a restore into another cluster. A
+-- server that was promoted twice, and lost the first raise, has a timeline above the lost era. A session keeps the
+-- result in the setting queend.kv_era: the server of a session that writes stays the same.
 CREATE OR REPLACE FUNCTION queend.kv_era() RETURNS bigint
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -82,9 +82,9 @@ BEGIN
      WHERE k.expires_at > v_now;
 END $$;
 
--- Returns live rows of a namespace whose keys begin with a prefix and come after `p_after`, ascending: at most p_limit
--- of them, and no further one once their values have p_bytes bytes. One row more than that, without a value, says that
--- there are others.
+-- Returns live rows of a namespace whose keys begin with a prefix and come after p_after, ascending. Parameters p_limit,
+-- p_bytes: the most rows, and the most bytes of their values; the first row always fits. A last row without a key says
+-- that there are others.
 CREATE OR REPLACE FUNCTION queend.kv_list(p_ns text, p_prefix text, p_after text, p_limit int, p_bytes bigint,
     p_keys_only boolean)
 RETURNS TABLE (key text, version bigint, expires_at bigint, updated_at bigint, value text)
@@ -128,7 +128,7 @@ LANGUAGE plpgsql AS $$
 DECLARE
     v_now bigint;
     v_era bigint := CASE WHEN p_op && '{1,2,3}'::smallint[] THEN queend.kv_era() END;
-    v_lists boolean := p_op && '{5,6}'::smallint[];
+    v_lists int := (SELECT count(*) FROM unnest(p_op) AS o WHERE o >= 5);      -- share the bytes of their values
     w     int;
     i     int;
 BEGIN
@@ -151,6 +151,7 @@ BEGIN
                                      WHEN p.op = 3 AND (p.total < queend.kv_number(p.low)
                                                         OR p.total > queend.kv_number(p.high)) THEN 4
                                      WHEN p.op = 3 THEN 0
+                                     WHEN p.op = 2 AND NOT p.live THEN 2
                                      WHEN p.expect = 0 THEN CASE WHEN p.live THEN 1 ELSE 0 END
                                      WHEN p.op = 1 AND p.expect IS NULL THEN 0
                                      WHEN NOT p.live THEN 2
@@ -182,13 +183,13 @@ BEGIN
                CASE WHEN j.writes THEN v_now WHEN j.live THEN j.old_updated_at END,
                CASE WHEN NOT j.writes OR j.op = 3 THEN j.new_value END, NULL::text
           FROM judged j;
-        CONTINUE WHEN NOT v_lists;
+        CONTINUE WHEN v_lists = 0;
         FOR i IN SELECT o.ord FROM unnest(p_wave, p_op) WITH ORDINALITY AS o (wave, op, ord)
                   WHERE o.wave = w AND o.op >= 5 LOOP
             RETURN QUERY
             SELECT i - 1, CASE WHEN l.key IS NULL THEN 6 ELSE 0 END::smallint, l.version, l.expires_at, l.updated_at,
                    l.value, l.key
-              FROM queend.kv_list(p_ns[i], p_key[i], p_value[i], p_ttl_us[i]::int, 4194304, p_op[i] = 6) AS l;
+              FROM queend.kv_list(p_ns[i], p_key[i], p_value[i], p_ttl_us[i]::int, 4194304 / v_lists, p_op[i] = 6) AS l;
         END LOOP;
     END LOOP;
 END $$;

@@ -43,8 +43,8 @@ BEGIN
            value = EXCLUDED.value;
 END $$;
 
--- Acquires a permit for an owner: the one it holds, or the lowest free slot. Returns outcome 0 (won), 1 (held before by
--- this owner), 2 (all slots are held) or 3 (another transaction works on the slots that are free).
+-- Acquires a permit for an owner: the one it holds, or the lowest free slot. Outcomes: 0 won, 1 this owner held it
+-- before, 2 all slots are held, 3 another transaction works on the free slots.
 CREATE OR REPLACE FUNCTION queend.lock_acquire(p_name text, p_owner text, p_ttl_us bigint, p_limit int,
     OUT outcome smallint, OUT slot int, OUT token bigint, OUT expires_at bigint)
 LANGUAGE plpgsql AS $$

@@ -57,7 +57,7 @@ def test_outcomes(db):
     assert one(db, CHECK, "b", expect=9).outcome == ABSENT
     assert one(db, DELETE, "a", expect=1).outcome == VERSION
     assert one(db, DELETE, "a").outcome == DONE and one(db, DELETE, "a").outcome == ABSENT
-    assert one(db, DELETE, "a", expect=0).outcome == DONE, "as wanted: it does not exist"
+    assert one(db, DELETE, "a", expect=0).outcome == ABSENT
     assert one(db, PUT, "a", 4, expect=0).version > later.version, "versions rise over a deletion"
 
 
@@ -177,7 +177,7 @@ def test_random_operations_against_a_model(db):
         elif kind == INCR:
             wanted = DONE if not version or value[0] in "0123456789" else TYPE
         elif kind == DELETE:
-            wanted = lost if expect is not None and lost != DONE else DONE if version or expect == 0 else ABSENT
+            wanted = lost if version else ABSENT
         else:
             wanted = lost
         assert row.outcome == wanted, (kind, key, expect, version, value)

@@ -54,7 +54,7 @@ def refusal(state: State, call: Call) -> str | None:
     """Why the state refuses the call; None if it does not."""
     if call.expect == 0 and state.version:
         return "exists"
-    if (call.expect or call.op == "delete" and call.expect is None) and not state.version:
+    if (call.expect or call.op == "delete") and not state.version:
         return "absent"
     return "version" if call.expect and state.version != call.expect else None
 

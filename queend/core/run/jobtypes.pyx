@@ -21,7 +21,8 @@ cdef void jobtypes_routes() noexcept nogil:
     t.verb = VERB_POP         # a lease's id names no queue
     t.small = True
     jobtype_route(b"cycle", METHOD_POST, b"/streams/v1/cycle", cycle_submit, ROUTE_ONLY)
-    jobtype_route(b"kv", METHOD_POST, b"/api/v1/kv", kv_submit, ROUTE_ONLY)
+    t = jobtype_route(b"kv", METHOD_POST, b"/api/v1/kv", kv_submit, ROUTE_ONLY)
+    t.delivers = True         # values
     jobtype_route(b"locks", METHOD_POST, b"/api/v1/locks", lock_submit, ROUTE_ONLY)
     t = jobtype_route(b"events", METHOD_POST, b"/api/v1/events/:queue", push_submit, ROUTE_EVENTS)
     t.query = EVENTS_QUERY_NAMES
