@@ -2,8 +2,9 @@
 
     python bench/keys.py [--seconds N] [--rounds N] [--conns 1,64] [--postgres MAJOR]
 
-Redis runs with its append-only file, flushed before each answer (`always`) and once a second (`everysec`). queend flushes
-before each answer. CPU is that of the server, for queend with PostgreSQL's; the best of the rounds is shown, by rate.
+Redis runs with its append-only file, flushed before each answer (`always`) and once a second (`everysec`). queend
+flushes before each answer. CPU is that of the server, for queend with PostgreSQL's. The best of the rounds is shown, by
+rate.
 Prints a table. `make bench-keys` installs Redis."""
 
 import argparse
@@ -76,7 +77,8 @@ def main() -> None:
                             best[where] = got
             finally:
                 system.stop()
-    print("| operation | clients | system | per second | CPU us each | p50 ms | p99 ms |\n|---|---|---|---|---|---|---|")
+    print("| operation | clients | system | per second | CPU us each | p50 ms | p99 ms |")
+    print("|---|---|---|---|---|---|---|")
     for (operation, name, conns), got in sorted(best.items(), key=lambda one: (OPERATIONS.index(one[0][0]), one[0][2])):
         print(f"| {operation} | {conns} | {name} | {got['rate']:,.0f} | {got['cpu']:.1f} | {got['p50']:.2f} |"
               f" {got['p99']:.2f} |")

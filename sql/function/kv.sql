@@ -82,9 +82,9 @@ BEGIN
      WHERE k.expires_at > v_now;
 END $$;
 
--- Returns live rows of a namespace whose keys begin with a prefix and come after p_after, ascending. Parameters p_limit,
--- p_bytes: the most rows, and the most bytes of their values; the first row always fits. A last row without a key says
--- that there are others.
+-- Returns live rows of a namespace whose keys begin with a prefix and come after p_after, ascending. Parameters
+-- p_limit, p_bytes: the most rows, and the most bytes of their values; the first row always fits. A last row without a
+-- key says that there are others.
 CREATE OR REPLACE FUNCTION queend.kv_list(p_ns text, p_prefix text, p_after text, p_limit int, p_bytes bigint,
     p_keys_only boolean)
 RETURNS TABLE (key text, version bigint, expires_at bigint, updated_at bigint, value text)

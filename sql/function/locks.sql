@@ -76,8 +76,8 @@ END $$;
 -- Runs operations on locks, one after another. Parameters, one element for each:
 --   p_op      0 acquire, 1 renew, 2 release, 3 get
 --   p_limit   Of acquire: the number of permits.
---   p_token, p_slot   Of renew and release. p_owner: a renewal with an older token succeeds if this owner still holds the
---             slot.
+--   p_token, p_slot   Of renew and release.
+--   p_owner   A renewal with an older token succeeds if this owner still holds the slot.
 -- Returns rows with ord from 0. Outcomes: 0 done, 1 the owner held it before, 2 all permits are held, 3 contended, 4
 -- lost. Outcome 5 is a row of a holder; such rows follow outcomes 2, 3 and 4 of acquire and renew, and are the answer
 -- of get.

@@ -20,7 +20,8 @@ from support.sdk import HERE, prepare
 from support.wait import PATIENCE
 
 # How many outputs are compared, at least.
-PAGES = {"tutorial.md": 15, "transactions.md": 5, "delays.md": 10, "streams.md": 6, "languages.md": 3}
+PAGES = {"tutorial.md": 15, "transactions.md": 5, "delays.md": 10, "streams.md": 6, "languages.md": 3,
+         "kv.md": 3, "locks.md": 2}
 PUBLISHED = {"streams.md"}     # its Python uses the published client
 # A command goes on in lines that begin with two spaces.
 COMMAND = re.compile(r"^\$ ([^\n]*(?:\n  [^\n]*)*)\n((?:(?!\$ ).*\n)*)", re.M)

@@ -91,23 +91,50 @@ def unanswered(state: State, call: Call) -> list[State]:
     return [State(-1, call.value if call.op == "put" else (state.value if state.version else 0) + 1, state.highest)]
 
 
+def given(call: Call) -> int:
+    """The version that a call gave the key; 0: none, or nobody was told."""
+    return call.answer["version"] if call.answer and call.op in ("put", "incr") and call.answer["applied"] else 0
+
+
+def seen(call: Call) -> int:
+    """The version that a call found and left; 0: none."""
+    return 0 if not call.answer or given(call) or call.op == "restore" else call.answer.get("version") or 0
+
+
 def explained(calls: list[Call]) -> bool:
-    """Returns whether there is an order. Calls without an answer may have happened at any time since, or never."""
+    """Returns whether there is an order. Calls without an answer may have happened at any time since, or never.
+
+    Versions rise, so only the least one that was given is tried next, and not while a smaller one is still to be seen.
+    A call without an answer is not tried directly after another one whose effect it would only replace."""
     calls = sorted(calls, key=lambda call: call.begun)
     needed = sum(1 << i for i, call in enumerate(calls) if call.answer is not None or call.op == "restore")
-    tried: set[tuple[int, State]] = set()
-    stack = [(0, State())]
+    by_version = sorted((given(call), i) for i, call in enumerate(calls) if given(call))
+    by_seen = sorted((seen(call), i) for i, call in enumerate(calls) if seen(call))
+    restores = sum(1 << i for i, call in enumerate(calls) if call.op == "restore")
+    tried: set[tuple[int, State, bool]] = set()
+    stack = [(0, State(), False)]
     while stack:
-        done, state = stack.pop()
+        done, state, unsure = stack.pop()
         if done & needed == needed:
             return True
-        if (done, state) in tried:
+        if (done, state, unsure) in tried:
             continue
-        tried.add((done, state))
+        tried.add((done, state, unsure))
         first_end = min(call.ended for i, call in enumerate(calls) if needed >> i & 1 and not done >> i & 1)
-        following = [(i, after) for i, call in enumerate(calls) if not done >> i & 1 and call.begun <= first_end
-                     for after in applied(state, call)]
+        least = next((i for _, i in by_version if not done >> i & 1), -1)
+        if least >= 0 and done & restores == restores:
+            still = next((version for version, i in by_seen if not done >> i & 1), 0)
+            least = -1 if 0 < still < given(calls[least]) else least
+        following = []
+        for i, call in enumerate(calls):
+            if call.begun > first_end:
+                break
+            answered = bool(needed >> i & 1)
+            if done >> i & 1 or given(call) and i != least or unsure and not answered and (
+                    call.op != "incr" and call.expect is None):
+                continue
+            following += [(answered, -i, done | 1 << i, after, not answered) for after in applied(state, call)]
         # tried last to first: calls with an answer before the others
-        following.sort(key=lambda one: (needed >> one[0] & 1, -one[0]))
-        stack += [(done | 1 << i, after) for i, after in following]
+        following.sort(key=lambda one: one[:2])
+        stack += [one[2:] for one in following]
     return False
