@@ -2,6 +2,8 @@
 its call and its answer (Wing and Gong, with Lowe's memory of what was tried)."""
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf
 from typing import Any, NamedTuple
@@ -101,37 +103,74 @@ def seen(call: Call) -> int:
     return 0 if not call.answer or given(call) or call.op == "restore" else call.answer.get("version") or 0
 
 
+class Order:
+    """The calls on one key by begin, and masks of them: bit i is call i."""
+
+    def __init__(self, calls: list[Call]):
+        self.calls = sorted(calls, key=lambda call: call.begun)
+        self.needed = self.mask(lambda call: call.answer is not None or call.op == "restore")
+        self.restores = self.mask(lambda call: call.op == "restore")
+        self.unsure = [i for i in range(len(calls)) if not self.needed >> i & 1]
+        self.given, self.giving = self._by(given)
+        self.seen, self.seeing = self._by(seen)
+
+    def mask(self, wanted: Callable[[Call], bool]) -> int:
+        return sum(1 << i for i, call in enumerate(self.calls) if wanted(call))
+
+    def _by(self, version: Callable[[Call], int]) -> tuple[list[tuple[int, int]], list[int]]:
+        """The versions with their calls, ascending, and the mask of all before each place."""
+        pairs = sorted((version(call), i) for i, call in enumerate(self.calls) if version(call))
+        masks = [0]
+        for _, i in pairs:
+            masks.append(masks[-1] | 1 << i)
+        return pairs, masks
+
+    def least(self, done: int, state: State) -> int | None:
+        """The call that gives the next version; -1: no call may. None: a smaller version was passed over."""
+        place = bisect_right(self.given, (state.highest, len(self.calls)))
+        if self.giving[place] & ~done:
+            return None
+        if place == len(self.given):
+            return -1
+        version, call = self.given[place]
+        smaller = self.seeing[bisect_left(self.seen, (version, -1))]
+        return -1 if done & self.restores == self.restores and smaller & ~done else call
+
+    def possible(self, done: int) -> list[int]:
+        """Calls that may be next: begun before the first end of those that are left."""
+        left = self.needed & ~done
+        first = (left & -left).bit_length() - 1
+        found, end = [], inf
+        for i in range(first, len(self.calls)):
+            if self.calls[i].begun > end:
+                break
+            if left >> i & 1:
+                found.append(i)
+                end = min(end, self.calls[i].ended)
+        return [i for i in self.unsure if not done >> i & 1 and self.calls[i].begun <= end] + [
+            i for i in found if self.calls[i].begun <= end]
+
+
 def explained(calls: list[Call]) -> bool:
     """Returns whether there is an order. Calls without an answer may have happened at any time since, or never.
 
     Versions rise, so only the least one that was given is tried next, and not while a smaller one is still to be seen.
     A call without an answer is not tried directly after another one whose effect it would only replace."""
-    calls = sorted(calls, key=lambda call: call.begun)
-    needed = sum(1 << i for i, call in enumerate(calls) if call.answer is not None or call.op == "restore")
-    by_version = sorted((given(call), i) for i, call in enumerate(calls) if given(call))
-    by_seen = sorted((seen(call), i) for i, call in enumerate(calls) if seen(call))
-    restores = sum(1 << i for i, call in enumerate(calls) if call.op == "restore")
+    order = Order(calls)
     tried: set[tuple[int, State, bool]] = set()
     stack = [(0, State(), False)]
     while stack:
         done, state, unsure = stack.pop()
-        if done & needed == needed:
+        if done & order.needed == order.needed:
             return True
-        if (done, state, unsure) in tried:
+        least = order.least(done, state)
+        if (done, state, unsure) in tried or least is None:
             continue
         tried.add((done, state, unsure))
-        first_end = min(call.ended for i, call in enumerate(calls) if needed >> i & 1 and not done >> i & 1)
-        least = next((i for _, i in by_version if not done >> i & 1), -1)
-        if least >= 0 and done & restores == restores:
-            still = next((version for version, i in by_seen if not done >> i & 1), 0)
-            least = -1 if 0 < still < given(calls[least]) else least
         following = []
-        for i, call in enumerate(calls):
-            if call.begun > first_end:
-                break
-            answered = bool(needed >> i & 1)
-            if done >> i & 1 or given(call) and i != least or unsure and not answered and (
-                    call.op != "incr" and call.expect is None):
+        for i in order.possible(done):
+            call, answered = order.calls[i], bool(order.needed >> i & 1)
+            if given(call) and i != least or unsure and not answered and call.op != "incr" and call.expect is None:
                 continue
             following += [(answered, -i, done | 1 << i, after, not answered) for after in applied(state, call)]
         # tried last to first: calls with an answer before the others
