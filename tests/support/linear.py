@@ -3,6 +3,7 @@ its call and its answer (Wing and Gong, with Lowe's memory of what was tried).""
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf
@@ -43,13 +44,11 @@ def applied(state: State, call: Call) -> list[State]:
         return []
     if not done or call.op in ("get", "check"):
         return [seen]
-    if call.op == "delete":
-        return [State(0, None, seen.highest)]
     version = call.answer["version"]
     value = call.value if call.op == "put" else (seen.value if seen.version else 0) + 1
     if version <= seen.highest or call.op == "incr" and call.answer["value"] != value:
         return []
-    return [State(version, value, version)]
+    return [State(0, None, version) if call.op == "delete" else State(version, value, version)]
 
 
 def refusal(state: State, call: Call) -> str | None:
@@ -94,8 +93,9 @@ def unanswered(state: State, call: Call) -> list[State]:
 
 
 def given(call: Call) -> int:
-    """The version that a call gave the key; 0: none, or nobody was told."""
-    return call.answer["version"] if call.answer and call.op in ("put", "incr") and call.answer["applied"] else 0
+    """The version that a call gave the key, or of its deletion; 0: none, or nobody was told."""
+    writes = call.answer and call.op in ("put", "incr", "delete") and call.answer["applied"]
+    return call.answer["version"] if writes else 0
 
 
 def seen(call: Call) -> int:
@@ -109,10 +109,15 @@ class Order:
     def __init__(self, calls: list[Call]):
         self.calls = sorted(calls, key=lambda call: call.begun)
         self.needed = self.mask(lambda call: call.answer is not None or call.op == "restore")
-        self.restores = self.mask(lambda call: call.op == "restore")
+        # what each restore leaves behind: a version that was seen before it cannot be seen later
+        self.restores = [(i, self.mask(lambda call, at=call.begun: call.ended < at))
+                         for i, call in enumerate(self.calls) if call.op == "restore"]
         self.unsure = [i for i in range(len(calls)) if not self.needed >> i & 1]
         self.given, self.giving = self._by(given)
         self.seen, self.seeing = self._by(seen)
+        self.sees: dict[int, int] = defaultdict(int)
+        for version, i in self.seen:
+            self.sees[version] |= 1 << i
 
     def mask(self, wanted: Callable[[Call], bool]) -> int:
         return sum(1 << i for i, call in enumerate(self.calls) if wanted(call))
@@ -133,8 +138,15 @@ class Order:
         if place == len(self.given):
             return -1
         version, call = self.given[place]
-        smaller = self.seeing[bisect_left(self.seen, (version, -1))]
-        return -1 if done & self.restores == self.restores and smaller & ~done else call
+        return -1 if self.bound(done, self.seeing[bisect_left(self.seen, (version, -1))]) else call
+
+    def bound(self, done: int, sight: int) -> int:
+        """Those of the calls `sight` that are left and must come before the next restore."""
+        return sight & ~done & next((before for i, before in self.restores if not done >> i & 1), -1)
+
+    def stays(self, done: int, state: State) -> bool:
+        """Whether the version that the key has is still to be seen."""
+        return bool(state.version > 0 and self.bound(done, self.sees.get(state.version, 0)))
 
     def possible(self, done: int) -> list[int]:
         """Calls that may be next: begun before the first end of those that are left."""
@@ -152,28 +164,41 @@ class Order:
 
 
 def explained(calls: list[Call]) -> bool:
-    """Returns whether there is an order. Calls without an answer may have happened at any time since, or never.
+    return not contradiction(calls)
 
-    Versions rise, so only the least one that was given is tried next, and not while a smaller one is still to be seen.
+
+def contradiction(calls: list[Call], most: int = 1_000_000) -> list[Call]:
+    """Returns nothing if there is an order. Otherwise the calls around the first that fits into none, as far as `most`
+    steps show. Calls without an answer may have happened at any time since, or never.
+
+    Versions rise, so only the least one that was given is tried next, and a version is not left while it is still to be
+    seen.
     A call without an answer is not tried directly after another one whose effect it would only replace."""
     order = Order(calls)
     tried: set[tuple[int, State, bool]] = set()
     stack = [(0, State(), False)]
+    furthest = 0              # the first call that is left
     while stack:
         done, state, unsure = stack.pop()
         if done & order.needed == order.needed:
-            return True
+            return []
         least = order.least(done, state)
         if (done, state, unsure) in tried or least is None:
             continue
         tried.add((done, state, unsure))
+        left = order.needed & ~done
+        furthest = max(furthest, (left & -left).bit_length() - 1)
+        if len(tried) > most:
+            break
         following = []
+        stays = order.stays(done, state)
         for i in order.possible(done):
             call, answered = order.calls[i], bool(order.needed >> i & 1)
             if given(call) and i != least or unsure and not answered and call.op != "incr" and call.expect is None:
                 continue
-            following += [(answered, -i, done | 1 << i, after, not answered) for after in applied(state, call)]
+            following += [(answered, -i, done | 1 << i, after, not answered) for after in applied(state, call)
+                          if not stays or after.version == state.version]
         # tried last to first: calls with an answer before the others
         following.sort(key=lambda one: one[:2])
         stack += [one[2:] for one in following]
-    return False
+    return order.calls[max(furthest - 25, 0):furthest + 25]
