@@ -16,7 +16,7 @@ CREATE SEQUENCE queend.kv_versions MAXVALUE 1099511627775;
 -- The high bits of the versions, and the server that they belong to. A server that took over or was restored may have
 -- lost the newest versions. It has another timeline or identifier, and raises `era` before its first write.
 CREATE TABLE queend.kv_era (
-    era    int NOT NULL,
+    era    int PRIMARY KEY,
     server text NOT NULL              -- identifier and timeline
 );
 INSERT INTO queend.kv_era VALUES (0, '');

@@ -337,16 +337,34 @@ async def what_else_builders_do(queen: Queen) -> None:
         seen.append(message["data"])
 
     await queen.queue("more").group("watched").batch(1).limit(1).supervision({"group": "app"}).each().consume(handle)
-    assert len(seen) == 1, "what is observed finds no place; the messages are consumed"
+    assert len(seen) == 1, "what is observed is written as keys; the messages are consumed"
     assert [m["data"] for m in await queen.queue("more").partition("q").commit_on_delivery().batch(5).wait(False)
             .pop()] == ["by a transaction"]
     assert await messages_of(queen.queue("more").partition("q")) == []
 
 
+async def keys_and_locks(queen: Queen) -> None:
+    """What only the second generation has: a step that happens once, and one that only the holder of a lock takes."""
+    if not SECOND_GENERATION:
+        return
+
+    def step(n: int):
+        return queen.transaction().queue("steps").push([{"data": n}])
+
+    async with asyncio.timeout(30):
+        assert (await step(1).once("calls", "step-1", ttl_seconds=60).commit())["success"] is True
+        assert (await step(2).once("calls", "step-1", ttl_seconds=60).commit())["reason"] == "kv_precondition"
+        lock, crowd = queen.lock("calls", ttl_seconds=30), queen.semaphore("calls-crowd", 2, ttl_seconds=30)
+        assert await lock.acquire() and await crowd.acquire()
+        assert (await step(3).guard(lock).commit())["success"] is True
+        assert await lock.release() and await crowd.release()
+    assert [m["data"] for m in await messages_of(queen.queue("steps"))] == [1, 3]
+
+
 CHECKS = [callbacks, consumers_that_end, what_else_builders_do, create_and_delete, duplicates_are_told,
           traces_and_any_payload, a_failing_handler_ends_in_the_dead_letters, acks_and_nacks,
           leases_are_renewed, transactions_fail_as_a_whole, a_dead_lease_stops_a_transaction, namespaces,
-          new_groups, buffered_pushes,
+          new_groups, buffered_pushes, keys_and_locks,
           a_waiting_pop_is_woken, several_partitions, default_consumer, reads_by_offset, a_replay_beside_producers]
 
 

@@ -124,7 +124,7 @@ def calls(client: Client, kind: str) -> int:
 
 # ---- how requests share a call -------------------------------------------------------------------------------------
 
-HELD = {f"QUEEN_{kind}_{name}": value for kind in ("PUSH", "POP", "ACK", "RENEW_LEASE")
+HELD = {f"QUEEN_{kind}_{name}": value for kind in ("PUSH", "POP", "ACK", "RENEW_LEASE", "KV")
         for name, value in (("MAX_HOLD_MS", 600_000), ("PREFERRED_BATCH_SIZE", 2), ("MAX_BATCH_SIZE", 2))}
 
 
@@ -155,6 +155,8 @@ def test_jobs_are_held_until_there_are_enough_and_only_so_many_share_a_call(star
                                                                [request("GET",
                                                                         pop_target("q", f"p{i}")) for i in range(4)])]
     in_two_calls(daemon, "lease", [post(f"/api/v1/lease/{one['leaseId']}/extend", {}) for one in popped])
+    in_two_calls(daemon, "kv", [post("/api/v1/kv", {"operations": [
+        {"op": "put", "ns": "held", "key": f"k{i}", "value": i, "ttlSeconds": 60}]}) for i in range(4)])
     told = in_two_calls(daemon, "ack", [post("/api/v1/ack", ack_of(one, lease=False)) for one in popped])
     assert all(one[0]["success"] for one in told)
 
@@ -184,6 +186,7 @@ GAUGES = {"pop_limit": ("QUEEN_POP_MAX_CONCURRENT", 3), "ack_limit": ("QUEEN_ACK
           "slots": ("QUEEND_SLOTS", 12),
           "transaction_limit": ("QUEEN_TRANSACTION_MAX_CONCURRENT", 7),
           "lease_limit": ("QUEEN_RENEW_LEASE_MAX_CONCURRENT", 6),
+          "kv_limit": ("QUEEN_KV_MAX_CONCURRENT", 2),
           "push_streams": ("QUEEN_PUSH_MAX_CONCURRENT", 1)}
 
 
