@@ -18,6 +18,7 @@ PIPELINES = {"pipeline": dict(batch=50), "pipeline64": dict(batch=50, claim=64),
 NAMES = ("push1", "push100", "push100v4", "push100few", "push1000few", "pop50", "pop50few", "cycle", *PIPELINES,
          "latency", "idle", "xmin")
 MOST_MESSAGES = 12_000_000  # one scenario stores no more than that, however fast the server is
+LEAST_MESSAGES = 5000       # a window of pushes lasts until so many are stored, so that pops have a stock to measure
 
 
 class Scenarios(Lab):
@@ -55,7 +56,7 @@ class Scenarios(Lab):
     def push(self, name: str) -> None:
         queue, shape = "bench-" + name, PUSHES[name]
         self.prepare(queue, shape["partitions"])
-        role = dict(kind="push", name=name, queue=queue, count=MOST_MESSAGES, **shape)
+        role = dict(kind="push", name=name, queue=queue, count=MOST_MESSAGES, least=LEAST_MESSAGES, **shape)
         report, window, disk = self.load(self.warm, self.seconds, role)
         self.check(name, queue)
         line = self.base(name, report, name, window, disk)
@@ -84,12 +85,13 @@ class Scenarios(Lab):
         queue, shape = "bench-" + name, PUSHES[name]
         if queue not in self.stored:
             self.prepare(queue, shape["partitions"])
-            self.load(0, self.seconds, dict(kind="push", name=name, queue=queue, count=MOST_MESSAGES // 2, **shape))
+            self.load(0, self.seconds, dict(kind="push", name=name, queue=queue, count=MOST_MESSAGES // 2,
+                                         least=LEAST_MESSAGES, **shape))
         return queue
 
     def pop(self, name: str, source: str) -> None:
         queue, lease = self.fill(source), int(name == "cycle")
-        role = dict(kind="pop", name=name, queue=queue, conns=16, batch=50, lease=lease, wait=1, timeout=2000,
+        role = dict(kind="pop", name=name, queue=queue, conns=16, batch=50, lease=lease, wait=1, timeout=2000, least=1,
                     count=self.stored[queue] * 95 // 100)
         if lease:
             role["group"] = "cycle"
@@ -118,7 +120,7 @@ class Scenarios(Lab):
         report, window, disk = self.load(
             self.warm, self.seconds,
             dict(kind="push", name="push", queue=queue, conns=64, items=1, partitions=1000, ids=7),
-            dict(kind="pop", name="pop", queue=queue, conns=16, lease=1, wait=1, timeout=5000, delivery=1,
+            dict(kind="pop", name="pop", queue=queue, conns=16, lease=1, wait=1, timeout=5000, delivery=1, least=1,
                  **PIPELINES[name]))
         self.check(name, queue)
         pushed, popped = report["roles"]["push"], report["roles"]["pop"]
@@ -139,7 +141,8 @@ class Scenarios(Lab):
         report, window, disk = self.load(
             self.warm, 2.0 if self.quick else 20.0,
             dict(kind="push", name="push", queue=queue, conns=32, items=1, partitions=1000, ids=7, rate=200),
-            dict(kind="pop", name="pop", queue=queue, conns=16, batch=50, wait=1, timeout=5000, delivery=1))
+            dict(kind="pop", name="pop", queue=queue, conns=16, batch=50, wait=1, timeout=5000, delivery=1,
+                 least=1))
         self.check("latency", queue)
         pushed, popped = report["roles"]["push"], report["roles"]["pop"]
         line = self.base("latency", report, "pop", window, disk)

@@ -54,6 +54,7 @@ struct Role {
     bool measure_delivery;         /* pop: latency = now - the payload's "at" */
     double rate;                   /* push: requests per second on a fixed schedule; 0 = closed loop */
     int64_t count;                 /* stop after so many messages; 0 = by time alone */
+    int64_t least;                 /* messages without which the window goes on */
     char queue[128], group[128];
     char into[128];                /* pop with lease: the acknowledgements go in a transaction that pushes as many messages there */
     /* fixed at the start */

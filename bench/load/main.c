@@ -3,7 +3,8 @@
  * ROLE is `push` or `pop` followed by comma-separated settings, all at their defaults unless given:
  *   push,name=push,queue=bench,queues=1,conns=16,items=100,partitions=1000,spread=random,mark=p,ids=7,rate=0
  *   pop,name=pop,queue=bench,queues=1,conns=16,batch=50,claim=1,group=,lease=0,wait=0,autopilot=0,timeout=30000,delivery=0,mark=,depth=1
- *   both: count=0 (stop after so many messages)
+ *   both: count=0 (stop after so many messages; a quarter of them ends the warm-up), least=0 (the window lasts until so many
+ *   messages, at most LEAST_SECONDS longer than asked)
  *   push: form=json (plain, framed: the 2.x client's bodies, with spread=block only), counts=0 (answers in numbers); pop: frames=0
  * into: with lease=1, a queue: the acknowledgements of an answer go in one transaction that pushes as many messages there.
  * spread: partitions of a request's items at random; `cycle`: each next item the next one of a fixed shuffle of all; `block`: all in one, in turn.
@@ -25,7 +26,7 @@
 #include <sys/resource.h>
 #include <time.h>
 
-enum { CONNECTING_AT_ONCE = 128, FINISH_SECONDS = 15 };
+enum { CONNECTING_AT_ONCE = 128, FINISH_SECONDS = 15, LEAST_SECONDS = 60 };
 struct Load load;
 static Role *roles;
 static Conn *conns;
@@ -39,6 +40,10 @@ void role_error(Conn *c, const char *why) {
     if (!r->last_error[0]) snprintf(r->last_error, sizeof r->last_error, "%s", why);
 }
 
+static int64_t role_done(const Role *r) {
+    return (int64_t)(r->kind == ROLE_PUSH ? r->stored_all : r->lease ? r->acked_all : r->taken_all);
+}
+
 void role_count(Conn *c, uint64_t messages) {
     Role *r = c->role;
     if (load.measuring) {
@@ -46,7 +51,7 @@ void role_count(Conn *c, uint64_t messages) {
         int64_t second = (load.now - load.window_began) / 1000000;
         if (second >= 0 && second < SERIES_MAX) r->series[second] += (uint32_t)messages;
     }
-    if (r->count && (int64_t)(r->kind == ROLE_PUSH ? r->stored_all : r->lease ? r->acked_all : r->taken_all) >= r->count) r->finished = true;
+    if (r->count && role_done(r) >= r->count) r->finished = true;
 }
 
 static void schedule_run(Role *r) {
@@ -131,6 +136,7 @@ static Role *role_parse(char *text) {
         else if (!strcmp(word, "spread")) r->spread = !strcmp(v, "cycle") ? SPREAD_CYCLE : !strcmp(v, "block") ? SPREAD_BLOCK : SPREAD_RANDOM;
         else if (!strcmp(word, "rate")) r->rate = atof(v);
         else if (!strcmp(word, "count")) r->count = atoll(v);
+        else if (!strcmp(word, "least")) r->least = atoll(v);
         else if (!strcmp(word, "lease")) r->lease = atoi(v);
         else if (!strcmp(word, "wait")) r->wait = atoi(v);
         else if (!strcmp(word, "autopilot")) r->autopilot = atoi(v);
@@ -186,6 +192,17 @@ static bool all_finished(void) {
     return true;
 }
 
+/* A warm-up may not use up what is to be measured. */
+static bool warm_enough(void) {
+    for (Role *r = roles; r; r = r->next) if (r->count && role_done(r) >= r->count / 4) return true;
+    return false;
+}
+
+static bool enough(void) {
+    for (Role *r = roles; r; r = r->next) if ((int64_t)r->messages < r->least && !r->finished) return false;
+    return true;
+}
+
 int main(int argc, char **argv) {
     if (argc < 6) { fprintf(stderr, "usage: load HOST PORT WARM_SECONDS SECONDS ROLE...\n"); return 2; }
     snprintf(load.host, sizeof load.host, "%s", argv[1]);
@@ -216,7 +233,7 @@ int main(int argc, char **argv) {
         while (opened < n_conns && load.connecting < CONNECTING_AT_ONCE) conn_open(&conns[opened++]);
         load.now = clock_now();
         if (!warm_ends && opened == n_conns && !load.connecting) warm_ends = load.now + warm;
-        if (warm_ends && !load.measuring && !load.stopping && load.now >= warm_ends) {
+        if (warm_ends && !load.measuring && !load.stopping && (load.now >= warm_ends || warm_enough())) {
             load.measuring = true;
             load.window_began = load.now;
             load.window_ends = load.now + length;
@@ -227,6 +244,9 @@ int main(int argc, char **argv) {
             part_report(part, load.now - load.window_began);
             part = load.now - load.window_began;
         }
+        if (load.measuring && load.now >= load.window_ends && !enough() &&
+            load.now < load.window_began + length + LEAST_SECONDS * 1000000LL)
+            load.window_ends = load.now + 10000;
         if (load.measuring && (load.now >= load.window_ends || all_finished())) {
             load.measuring = false;
             load.stopping = true;

@@ -39,6 +39,15 @@ def test_one_line_per_scenario_with_all_fields_and_a_table():
     assert lines[0]["floor_ratio"] > 0 and lines[1]["floor_ratio"] > 0 and lines[2]["floor_ratio"] is None
 
 
+def test_a_window_has_something_to_measure(daemon, client, queue):
+    """A short window lasts until something was answered, and a long warm-up leaves a part of the stock."""
+    words = f"queue={queue},conns=1,partitions=1"
+    pushed = load(daemon.port, f"push,{words},items=100,count=2000,least=500", seconds=0.000001)["roles"][0]
+    assert 500 <= pushed["messages"] <= pushed["stored"] <= 2000
+    popped = load(daemon.port, f"pop,{words},batch=10,count={pushed['stored']}", warm=60)["roles"][0]
+    assert pushed["stored"] // 2 < popped["messages"] < popped["taken"] == pushed["stored"]
+
+
 def test_a_checkout_costs_what_it_costs():
     done = subprocess.run([sys.executable, BENCH / "compare.py", BENCH.parent, "--starts", "2", "--turns", "2",
                            "--seconds", "0.5", "--rate", "40000", "--conns", "1", "--only", "push100,cycle"],

@@ -13,9 +13,9 @@ sys.path.insert(0, str(BENCH))
 from generator import LOAD, build  # noqa: E402
 
 
-def load(port: int, *roles: str, seconds: float = 60) -> dict:
+def load(port: int, *roles: str, seconds: float = 60, warm: float = 0) -> dict:
     """Its report; it ends after so many seconds, or when every role has its count."""
-    done = subprocess.run([build("load", LOAD), "127.0.0.1", str(port), "0", str(seconds), *roles],
+    done = subprocess.run([build("load", LOAD), "127.0.0.1", str(port), str(warm), str(seconds), *roles],
                           capture_output=True, text=True, check=True)
     first, second, report = done.stdout.splitlines()
     assert (first, second) == ("start", "stop")
