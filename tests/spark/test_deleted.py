@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from support.client import Client
 from support.daemon import Daemon
 from support.log import stored
+from trigger_limits import ReadAllAvailable, ReadMaxRows, needs_limits
 
 from queend.spark.plan import DataLost
 from queend.spark.records import usual
@@ -186,6 +186,7 @@ def test_a_real_batch_whose_queue_goes_after_it_was_planned(spark: SparkSession,
     assert lax.rdd.collect() == []
 
 
+@needs_limits
 def test_a_partition_made_again_under_a_stream(reading: Reading, client: Client, queue: str,
                                                exchange: Callable[..., None], caplog: pytest.LogCaptureFixture) -> None:
     client.push(queue, *range(10), partition="a")
@@ -207,6 +208,7 @@ def test_a_partition_made_again_under_a_stream(reading: Reading, client: Client,
         reader.stop()
 
 
+@needs_limits
 def test_progress_is_told_of_the_partition_that_was_read(daemon: Daemon, client: Client, queue: str,
                                                          exchange: Callable[..., None]) -> None:
     settings = SourceSettings.of(Options({"url": daemon.url, "subscribe": queue, "startingOffsets": "earliest",

@@ -14,11 +14,14 @@ import pytest
 from pyspark.sql import SparkSession
 from support.client import Client
 from support.daemon import PACKAGE, Daemon
+from trigger_limits import needs_limits
 
+from queend.spark.compat import LIMITS
 from queend.spark.jobs import JobError, lag
 from queend.spark.records import usual
 from queend.spark.settings import Options
 from queend.spark.source import StreamReader
+from queend.spark.unlimited import UnlimitedReader
 from queend.spark.wanted import SourceSettings
 
 TEXT = (Path(__file__).parents[2] / "docs/spark.md").read_text()
@@ -34,6 +37,7 @@ def printed(daemon: Daemon, checkpoint: str, *words: str) -> str:
     return done.stdout
 
 
+@needs_limits
 def test_the_lag_of_a_stream(spark: SparkSession, daemon: Daemon, client: Client, queue: str, tmp_path: Path) -> None:
     """Of a checkpoint that Spark wrote."""
     client.push(queue, *range(30), partition="a")
@@ -71,11 +75,12 @@ class Checkpoint:
     def __init__(self, folder: Path, url: str, **options: str):
         self.folder, self.url, self.batches = folder, url, 0
         settings = SourceSettings.of(Options({"url": url, "startingOffsets": "earliest", **options}), streaming=True)
-        self.reader = StreamReader(settings, usual(False))
+        self.reader = (StreamReader if LIMITS else UnlimitedReader)(settings, usual(False))
         self.position = self.reader.initialOffset()
 
     def batch(self, finished: bool = True, version: str = "v1") -> None:
-        self.position = self.reader.latestOffset(self.position, self.reader.getDefaultReadLimit())
+        limits = (self.position, self.reader.getDefaultReadLimit()) if LIMITS else ()
+        self.position = self.reader.latestOffset(*limits)
         for name, text in (("offsets", f"{version}\n{{}}\n-\n{json.dumps(self.position)}"), ("commits", "v1\n{}")):
             (self.folder / name).mkdir(parents=True, exist_ok=True)
             if finished or name == "offsets":

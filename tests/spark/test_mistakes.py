@@ -58,8 +58,10 @@ WRITES: dict[str, tuple[dict[str, str], str, str]] = {
 
 
 def first_line(error: pytest.ExceptionInfo[PySparkException]) -> str:
-    """Returns what a user reads first. Spark begins a line after `the Python worker:`."""
+    """Returns what a user reads first. Spark begins a line after `the Python worker:`. Before 4.2 it puts two lines
+    first."""
     text = str(error.value).replace("the Python worker:\n", "the Python worker: ")
+    text = text.removeprefix("\n  An exception was thrown from the Python worker. Please see the stack trace below.\n")
     assert "Traceback" not in text
     return text.splitlines()[0]
 

@@ -5,10 +5,10 @@ import random
 
 import pyarrow as pa
 import pytest
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 from support.client import Client
 from support.daemon import Daemon
+from trigger_limits import ReadAllAvailable, ReadMaxRows
 
 from queend.spark import marks, plan
 from queend.spark.datasource import QueendDataSource

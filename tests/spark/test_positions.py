@@ -6,10 +6,10 @@ import time
 from collections.abc import Callable
 
 import pytest
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from support.client import Client
 from support.daemon import Daemon
 from support.wait import until
+from trigger_limits import ReadAllAvailable, ReadMaxRows, needs_limits
 
 from queend.spark.plan import batch_ranges, Bounds
 from queend.spark.link import Link
@@ -43,6 +43,7 @@ def total(position: dict) -> int:
 
 # -- minOffsetsPerTrigger, maxTriggerDelay -----------------------------------------------------------------------------
 
+@needs_limits
 def test_a_trigger_waits_for_the_minimum(stream: Stream, client: Client, queue: str) -> None:
     client.push(queue, *range(3), partition="a")
     reader = stream(minOffsetsPerTrigger="10")
@@ -57,6 +58,7 @@ def test_a_trigger_waits_for_the_minimum(stream: Stream, client: Client, queue: 
     assert step(reader, at) == (at, 0)
 
 
+@needs_limits
 def test_minimum_and_maximum_together(stream: Stream, client: Client, queue: str) -> None:
     reader = stream(minOffsetsPerTrigger="4", maxOffsetsPerTrigger="6")
     client.push(queue, *range(15))
@@ -67,6 +69,7 @@ def test_minimum_and_maximum_together(stream: Stream, client: Client, queue: str
     assert moves == [6, 6, 0, 0]      # the last 3 wait
 
 
+@needs_limits
 def test_a_trigger_waits_no_longer_than_its_delay(stream: Stream, client: Client, queue: str) -> None:
     client.push(queue, 1)
     reader = stream(minOffsetsPerTrigger="1000", maxTriggerDelay="1s")
@@ -77,6 +80,7 @@ def test_a_trigger_waits_no_longer_than_its_delay(stream: Stream, client: Client
     assert found[1] == 1 and time.monotonic() - began >= 1
 
 
+@needs_limits
 def test_a_reader_of_a_restarted_query_does_not_wait(stream: Stream, client: Client, queue: str) -> None:
     client.push(queue, 1)
     reader = stream(minOffsetsPerTrigger="1000")
@@ -86,6 +90,7 @@ def test_a_reader_of_a_restarted_query_does_not_wait(stream: Stream, client: Cli
     assert step(stream(minOffsetsPerTrigger="1000"), at)[1] == 1
 
 
+@needs_limits
 def test_what_is_available_now_has_no_minimum(stream: Stream, client: Client, queue: str) -> None:
     client.push(queue, *range(10))
     reader = stream(minOffsetsPerTrigger="4", maxOffsetsPerTrigger="4")
@@ -99,6 +104,7 @@ def test_what_is_available_now_has_no_minimum(stream: Stream, client: Client, qu
     assert moves == [4, 4, 2, 0]
 
 
+@needs_limits
 def test_a_trigger_of_all_records_has_no_minimum(stream: Stream, client: Client, queue: str) -> None:
     """Spark asks so for trigger(once=True)."""
     client.push(queue, 1)
@@ -108,6 +114,7 @@ def test_a_trigger_of_all_records_has_no_minimum(stream: Stream, client: Client,
     assert total(reader.latestOffset(at, ReadAllAvailable())) == 2
 
 
+@needs_limits
 def test_a_limit_without_options_is_none(stream: Stream, client: Client, queue: str) -> None:
     client.push(queue, 1)
     assert isinstance(stream().getDefaultReadLimit(), ReadAllAvailable)
@@ -156,6 +163,7 @@ def test_an_end_in_the_future_is_the_head(daemon: Daemon, client: Client, queue:
 
 # -- progress ----------------------------------------------------------------------------------------------------------
 
+@needs_limits
 def test_progress_is_told_in_numbers(stream: Stream, client: Client, queue: str) -> None:
     client.push(queue, *range(10), partition="a")
     client.push(queue, *range(2), partition="b")
@@ -173,6 +181,7 @@ def test_progress_is_told_in_numbers(stream: Stream, client: Client, queue: str)
     assert reader.reportLatestOffset()["read"][queue]["behind"] == reader.reportLatestOffset()["maxOffsetsBehindLatest"]
 
 
+@needs_limits
 def test_a_checkpoint_of_an_older_connector_goes_on(stream: Stream, client: Client, queue: str) -> None:
     client.push(queue, *range(4))
     reader = stream()

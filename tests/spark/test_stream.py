@@ -11,6 +11,7 @@ from pyspark.sql.streaming import StreamingQuery
 from support.client import Client
 from support.daemon import Daemon
 from support.log import heads, stored
+from trigger_limits import needs_limits
 
 from queend.spark.position import packed, unpacked
 
@@ -39,6 +40,7 @@ def pipe(spark: SparkSession, daemon: Daemon, queue: str, tmp_path: Path) -> Pip
     return Pipe(spark, daemon.url, queue, tmp_path / "checkpoint")
 
 
+@needs_limits
 def test_a_stream_goes_on_where_it_was(pipe: Pipe, client: Client, queue: str) -> None:
     client.push(queue, *range(1000), partition="a")
     client.push(queue, *range(300), partition="b")
