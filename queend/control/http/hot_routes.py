@@ -276,7 +276,7 @@ HOT = {
         {"operations": [{"op": "put", "ns": "shop", "key": "cart-7", "value": {"items": 2}, "ttlSeconds": 3600}]},
         "200",
         {"results": [{"index": 0, "op": "put", "applied": True, "key": "cart-7", "value": {"items": 2},
-                      "version": 1099511627777, "expiresAt": "2026-01-02T04:04:05.678Z"}]})["post"], "tags": ["keys"]}},
+                      "version": 8589934593, "expiresAt": "2026-01-02T04:04:05.678Z"}]})["post"], "tags": ["keys"]}},
     "/api/v1/kv/{ns}/{key}": {
         "get": {"summary": "Read a key", "tags": ["keys"], "parameters": KEY_PATH,
                 "responses": answers("200", "the key; the header ETag has its version", ref("KvResult"), "400", "404",
