@@ -90,6 +90,7 @@ include "core/route/popquery.pyx"         # parameters of a pop or a stream
 include "core/route/popreply.pyx"         # response of a pop, as JSON or frames; messages of a stream
 include "core/route/ackbody.pyx"          # acknowledgments and their results
 include "core/route/kvbody.pyx"           # operations on keys and values
+include "core/route/kvpath.pyx"           # one on the key of a path
 include "core/route/kvreply.pyx"          # their results
 include "core/route/lockbody.pyx"         # operations on locks, and their results
 include "core/route/txbody.pyx"           # operations of a transaction and their results

@@ -29,7 +29,8 @@ class Route:
 
     def __init__(self, level: int, method: str, path: str, where: str = ""):
         self.level, self.method, self.path, self.where = level, method, path, where
-        parts = ("" if part == ":nothing" else f"(?P<{part[1:]}>[^/]+)" if part[:1] == ":" else ".*" if part == "*" else
+        parts = ("" if part == ":nothing" else f"(?P<{part[1:-1]}>.+)" if part[:1] == ":" and part[-1] == "*" else
+                 f"(?P<{part[1:]}>[^/]+)" if part[:1] == ":" else ".*" if part == "*" else
                  re.escape(part) for part in path.split("/"))
         self.pattern = re.compile("/" + "/".join(parts), re.DOTALL)
 

@@ -54,6 +54,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "lease": ("lease", "Manage leases: list, extend, release."),
         "dlq": ("dlq", "Manage dead letters: list, errors, show, redrive, edit, purge."),
         "trace": ("trace", "Show traces that programs recorded about messages."),
+        "kv": ("kv", "Manage keys and values: get, put, delete, list, namespaces."),
         "erase": ("erase", "Overwrite messages permanently, consumed and deleted ones included, with their dead "
                            "letters and traces."),
     },

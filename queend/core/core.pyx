@@ -28,7 +28,8 @@ cdef list header_pairs(Slice raw):
 def hot_routes_of_core():
     """What the core answers by itself: (level, method, path below / with `:name` for a segment)."""
     return [(hot_routes[i].level, METHODS[method], hot_routes[i].path.decode().strip("/").replace("?", ""))
-            for i in range(n_hot_routes) for method in (METHOD_GET, METHOD_POST) if hot_routes[i].methods >> method & 1]
+            for i in range(n_hot_routes) for method in range(METHOD_GET, METHOD_HEAD)
+            if hot_routes[i].methods >> method & 1]
 
 def log_write(bytes line, int wait_ms=0):
     """One whole line of the log, of at most 4096 bytes. It is dropped, and counted, where nobody reads the log: who is

@@ -31,7 +31,7 @@ BEGIN
     END LOOP;
 END $$;
 
--- Returns the high bits of the versions that this server gives: the era times 2^40. Raises the era if it belongs to
+-- Returns what this server adds to the numbers of versions: the era times 2^33. Raises the era if it belongs to
 -- another server. That is so after a promotion, a recovery to an earlier moment, or a restore into another cluster. A
 -- server that was promoted twice, and lost the first raise, has a timeline above the lost era. A session keeps the
 -- result in the setting queend.kv_era: the server of a session that writes stays the same.
@@ -48,7 +48,7 @@ BEGIN
     v_timeline := ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::int;
     v_server := (SELECT c.system_identifier FROM pg_control_system() AS c) || '/' || v_timeline;
     UPDATE queend.kv_era e SET era = GREATEST(e.era + 1, v_timeline), server = v_server WHERE e.server <> v_server;
-    SELECT e.era::bigint << 40 INTO STRICT v_era FROM queend.kv_era e;
+    SELECT e.era::bigint << 33 INTO STRICT v_era FROM queend.kv_era e;
     PERFORM set_config('queend.kv_era', v_era::text, false);
     RETURN v_era;
 END $$;
@@ -138,7 +138,7 @@ BEGIN
         RETURN QUERY
         WITH judged AS MATERIALIZED (
             SELECT o.*, o.outcome = 0 AND o.op BETWEEN 1 AND 3 AS writes,
-                   CASE WHEN o.outcome = 0 AND o.op BETWEEN 1 AND 3 THEN v_era | nextval('queend.kv_versions')
+                   CASE WHEN o.outcome = 0 AND o.op BETWEEN 1 AND 3 THEN v_era + nextval('queend.kv_versions')
                         WHEN o.live THEN o.old_version ELSE 0 END AS new_version,
                    CASE WHEN o.outcome = 0 AND (o.op = 1 OR o.op = 3 AND NOT o.live)
                              THEN COALESCE(v_now + o.ttl_us, 9223372036854775807)

@@ -33,7 +33,7 @@ LANGUAGE plpgsql AS $$
 DECLARE
     v_now bigint := queend.now_us();
 BEGIN
-    token := queend.kv_era() | nextval('queend.kv_versions');
+    token := queend.kv_era() + nextval('queend.kv_versions');
     expires_at := v_now + p_ttl_us;
     INSERT INTO queend.kv AS k (version, expires_at, updated_at, ns, key, value)
     VALUES (token, lock_put.expires_at, v_now, 'queen-locks', p_key,

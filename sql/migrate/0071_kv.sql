@@ -10,11 +10,11 @@ CREATE TABLE queend.kv (
     PRIMARY KEY (ns, key)
 ) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.05);
 
--- The low 40 bits of the versions.
-CREATE SEQUENCE queend.kv_versions MAXVALUE 1099511627775;
+-- A version is a number of this sequence, plus 2^33 for each era. All versions stay below 2^53.
+CREATE SEQUENCE queend.kv_versions MAXVALUE 4503599627370495;
 
--- The high bits of the versions, and the server that they belong to. A server that took over or was restored may have
--- lost the newest versions. It has another timeline or identifier, and raises `era` before its first write.
+-- The era, and the server that it belongs to. A server that took over or was restored may have lost the newest
+-- versions, at most 2^33. It has another timeline or identifier, and raises `era` before its first write.
 CREATE TABLE queend.kv_era (
     era    int PRIMARY KEY,
     server text NOT NULL              -- identifier and timeline

@@ -214,10 +214,12 @@ CYCLE_EXAMPLE = {"query_id": QUERY, "partition_id": MESSAGE["partitionId"],
 CYCLED_EXAMPLE = {"success": True, "query_id": QUERY, "partition_id": MESSAGE["partitionId"], "queueName": "orders",
                   "state_ops_applied": 1, "push_results": [{**STORED, "queueName": "totals"}], "ack_result": None}
 
+KEY_PATH = [parameter("ns", TEXT, "namespace", place="path"),
+            parameter("key", TEXT, "the key: all that follows, slashes included", place="path")]
 # Hot routes that the reference lacks (those of the control plane declare that themselves): on the others its clients do
 # not know 405.
-OWN = {"/api/v1/kv", "/api/v1/locks", "/livez", "/readyz", "/api/v1/events/{queue}", "/api/v1/pop",
-       "/api/v1/stream/{queue}",
+OWN = {"/api/v1/kv", "/api/v1/kv/{ns}/{key}", "/api/v1/locks", "/livez", "/readyz", "/api/v1/events/{queue}",
+       "/api/v1/pop", "/api/v1/stream/{queue}",
        "/api/v1/stream/{queue}/partition/{partition}"}
 HOT = {
     "/api/v1/push": shown(post(
@@ -274,7 +276,19 @@ HOT = {
         {"operations": [{"op": "put", "ns": "shop", "key": "cart-7", "value": {"items": 2}, "ttlSeconds": 3600}]},
         "200",
         {"results": [{"index": 0, "op": "put", "applied": True, "key": "cart-7", "value": {"items": 2},
-                      "version": 1099511627777, "expiresAt": "2026-01-02T04:04:05.678Z"}]})["post"], "tags": ["keys"]}},
+                      "version": 8589934593, "expiresAt": "2026-01-02T04:04:05.678Z"}]})["post"], "tags": ["keys"]}},
+    "/api/v1/kv/{ns}/{key}": {
+        "get": {"summary": "Read a key", "tags": ["keys"], "parameters": KEY_PATH,
+                "responses": answers("200", "the key; the header ETag has its version", ref("KvResult"), "400", "404",
+                                     "413", "503")},
+        "put": {"summary": "Write a key", "tags": ["keys"], "parameters": KEY_PATH, "requestBody": body(record(
+            ["value"], value=ANY, ttlSeconds={**INTEGER, "minimum": 1, "maximum": 3153600000}, forever=FLAG,
+            expect=INTEGER)), "responses": answers("200", "`applied` says whether the key was written",
+                                                   ref("KvResult"), "400", "413", "503")},
+        "delete": {"summary": "Delete a key", "tags": ["keys"], "parameters": KEY_PATH,
+                   "requestBody": body(record([], expect=INTEGER), required=False),
+                   "responses": answers("200", "`applied` says whether a key was deleted", ref("KvResult"), "400",
+                                        "413", "503")}},
     "/api/v1/locks": {"post": {**shown(post(
         "Acquire, renew and release locks", body(record(["operations"], operations=array(ref("LockOperation")))),
         answers("200", "one result per operation, in order", record(["results"], results=array(ref("LockResult"))),

@@ -32,6 +32,8 @@ cdef void kv_submit(Worker* w, Request* r, int route) noexcept nogil:
     offload_job(w, r, sizeof(KvJob), kv_read_body, kv_taken)
 
 cdef bint kv_read_body(Request* r, void* job, Tools* t) noexcept nogil:
+    if r.route != NULL and r.route.route == ROUTE_KV_KEY:
+        return kvpath_read(r, t, &(<KvJob*>job).req)
     return kvbody_read(r.body, t, &(<KvJob*>job).req)
 
 cdef void kv_taken(Worker* w, Request* r, void* job, bint good, ApiError* e) noexcept nogil:
@@ -133,7 +135,6 @@ cdef void kv_done(Call* c, PGresult* res, int outcome) noexcept nogil:
     cdef KvCall* call = <KvCall*>c
     cdef KvJob* j
     cdef Request* r
-    cdef Buf* b
     cdef KvLost lost
     if res == NULL and outcome < SLOT_UNSENT and call.queue is &c.engine.kv_reads and kv_read_again(call):
         return
@@ -144,15 +145,22 @@ cdef void kv_done(Call* c, PGresult* res, int outcome) noexcept nogil:
         j = <KvJob*>joblist_take(&c.jobs)
         r = job_end(&j.job)
         r.worker.counters.op[OP_KV].items += j.req.n
-        b = reply_begin(r, 200, JSON_TYPE)
         j.req.lost = lost
         j.req.res = res
         j.req.columns = KV_OWN
-        if lost.at < 0:
-            kvreply_results(b, &j.req)
-        else:
-            kvreply_lost(b, &j.req)
-        reply_end(r)
+        kv_reply(r, &j.req)
+
+cdef void kv_reply(Request* r, KvReq* q) noexcept nogil:
+    cdef char[64] lines
+    cdef int status
+    if q.path:
+        status = kvreply_tag(q, lines, sizeof(lines))
+        kvreply_one(reply_begin_more(r, status, JSON_TYPE, lines), q)
+    elif q.lost.at < 0:
+        kvreply_results(reply_begin(r, 200, JSON_TYPE), q)
+    else:
+        kvreply_lost(reply_begin(r, 200, JSON_TYPE), q)
+    reply_end(r)
 
 cdef bint kv_read_again(KvCall* call) noexcept nogil:
     # Sends reads again whose answer was lost. Returns False if one of them has waited too long.

@@ -297,8 +297,10 @@ cdef inline bint request_route_fits(const HotRoute* t, Slice path) noexcept nogi
         begin = p
         while p < end and p[0] != b'/':
             p += 1
-        while at[0] and at[0] != b'/' and at[0] != b'?':
+        while at[0] and at[0] != b'/' and at[0] != b'?' and at[0] != b'*':
             at += 1
+        if at[0] == b'*':
+            return begin < end
         if at[0] == b'?':
             at += 1
         elif p == begin:

@@ -3,6 +3,8 @@
 # Stateless, takes no lock.
 
 cdef const char* KV_BAD = b"kv_bad_request"
+cdef const char* KV_NAMESPACE_TEXT = b"ns must match ^[a-z0-9][a-z0-9._-]{0,63}$"
+cdef const char* KV_KEY_TEXT = b"key must be valid text of 1 to 512 bytes"
 cdef const char* KV_BODY_NAMES = b"\x0a" b"operations"
 cdef const char* KV_NAMES = (b"\x02" b"op" b"\x02" b"ns" b"\x03" b"key" b"\x04" b"keys" b"\x06" b"prefix"
                              b"\x05" b"after" b"\x05" b"limit" b"\x08" b"keysOnly" b"\x05" b"value"
@@ -34,11 +36,14 @@ cdef bint kvbody_refuse(KvReq* q, Tools* t, const char* reason, const char* text
     # Refuses the operation that is read. Returns False.
     q.code = KV_BAD
     q.reason = reason
-    return refuse_as(&t.error, b"%s (operation %d)", text, t.index)
+    return kvbody_told(t, text)
+
+cdef bint kvbody_told(Tools* t, const char* text) noexcept nogil:
+    return refuse_as(&t.error, b"%s (operation %d)", text, t.index) if t.index >= 0 else refuse(&t.error, text)
 
 cdef bint kvbody_large(KvReq* q, Tools* t, const char* code, const char* text) noexcept nogil:
     q.code = code
-    refuse_as(&t.error, b"%s (operation %d)", text, t.index)
+    kvbody_told(t, text)
     t.error.status = 413
     return False
 
@@ -113,7 +118,7 @@ cdef bint kvbody_operation(Json* j, Tools* t, KvReq* q, bint rides) noexcept nog
         return kvbody_refuse(q, t, b"kv_unknown_op", b"op must be get, getMany, getPrefix, put, putIfAbsent, delete, "
                              b"incr or check")
     if not kvbody_namespace(m[KV_AT_NS], t, &op.ns):
-        return kvbody_refuse(q, t, b"kv_bad_namespace", b"ns must match ^[a-z0-9][a-z0-9._-]{0,63}$")
+        return kvbody_refuse(q, t, b"kv_bad_namespace", KV_NAMESPACE_TEXT)
     if not kvbody_truth(m[KV_AT_REQUIRED], &op.required):
         return kvbody_refuse(q, t, NULL, b"required must be true or false")
     if op.kind >= KV_LIST and rides:
@@ -168,14 +173,17 @@ cdef bint kvbody_truth(Slice raw, bint* out) noexcept nogil:
     return raw.p == NULL or out[0] or slice_is(raw, b"false") or slice_is(raw, b"null")
 
 cdef bint kvbody_namespace(Slice raw, Tools* t, Slice* out) noexcept nogil:
-    cdef size_t i
-    cdef char c
     if raw.p == NULL or raw.p[0] != b'"' or not text_unescape(raw, t.arena, out, NULL):
         return False
-    if out.n == 0 or out.n > KV_NS_MOST:
+    return kvbody_namespace_fits(out[0])
+
+cdef bint kvbody_namespace_fits(Slice ns) noexcept nogil:
+    cdef size_t i
+    cdef char c
+    if ns.n == 0 or ns.n > KV_NS_MOST:
         return False
-    for i in range(out.n):
-        c = out.p[i]
+    for i in range(ns.n):
+        c = ns.p[i]
         if not (b'a' <= c <= b'z' or b'0' <= c <= b'9' or i and (c == b'.' or c == b'_' or c == b'-')):
             return False
     return True
@@ -186,10 +194,15 @@ cdef bint kvbody_key(Slice raw, Tools* t, KvReq* q, Slice* out) noexcept nogil:
         return kvbody_refuse(q, t, b"kv_bad_key", b"key must be a string")
     if not text_unescape(raw, t.arena, out, &half):
         return refuse_memory(&t.error)
-    if out.n > KV_KEY_MOST:
+    if half:
+        return kvbody_refuse(q, t, b"kv_bad_key", KV_KEY_TEXT)
+    return kvbody_key_fits(out[0], t, q)
+
+cdef bint kvbody_key_fits(Slice key, Tools* t, KvReq* q) noexcept nogil:
+    if key.n > KV_KEY_MOST:
         return kvbody_large(q, t, b"kv_key_too_large", b"A key has at most 512 bytes")
-    if out.n == 0 or half or memchr(out.p, 0, out.n) != NULL:
-        return kvbody_refuse(q, t, b"kv_bad_key", b"key must be valid text of 1 to 512 bytes")
+    if key.n == 0 or memchr(key.p, 0, key.n) != NULL:
+        return kvbody_refuse(q, t, b"kv_bad_key", KV_KEY_TEXT)
     return True
 
 cdef bint kvbody_many(Slice raw, Tools* t, KvReq* q, KvOp* op) noexcept nogil:

@@ -153,6 +153,25 @@ cdef void kvreply_results(Buf* b, KvReq* q) noexcept nogil:
         buf_byte(b, b'}')
     buf_text(b, b"]}")
 
+# ---- the key of a path -----------------------------------------------------------------------------------------------
+
+cdef int kvreply_tag(const KvReq* q, char* lines, size_t room) noexcept nogil:
+    # Writes the header line with the version that a key has now, if it has one. Returns the status: 404 if a key that
+    # was to be read is absent.
+    cdef const KvOp* op = q.ops
+    cdef bint found = op.row >= 0
+    cdef int outcome = pg_int2(q.res, op.row, q.columns[KV_ROW_OUTCOME]) if found else <int>KV_ABSENT
+    cdef int64_t version = pg_int8(q.res, op.row, q.columns[KV_ROW_VERSION]) if found else 0
+    lines[0] = 0
+    if version and not (op.kind == KV_DELETE and outcome == KV_DONE):
+        snprintf(lines, room, b"ETag: \"%lld\"\r\n", <long long>version)
+    return 404 if op.kind == KV_GET and outcome != KV_DONE else 200
+
+cdef void kvreply_one(Buf* b, KvReq* q) noexcept nogil:
+    buf_text(b, b"{\"index\":0")
+    kvreply_element(b, q.ops, 1, q)
+    buf_byte(b, b'}')
+
 cdef void kvreply_precondition(Buf* b, KvLost* lost) noexcept nogil:
     # Writes the members that say which condition was lost.
     buf_text(b, b"\"kvReason\":\"")

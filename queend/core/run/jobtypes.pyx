@@ -23,6 +23,13 @@ cdef void jobtypes_routes() noexcept nogil:
     jobtype_route(b"cycle", METHOD_POST, b"/streams/v1/cycle", cycle_submit, ROUTE_ONLY)
     t = jobtype_route(b"kv", METHOD_POST, b"/api/v1/kv", kv_submit, ROUTE_ONLY)
     t.delivers = True         # values
+    t = jobtype_route(b"kv_get", METHOD_GET, b"/api/v1/kv/:ns/:key*", kv_submit, ROUTE_KV_KEY)
+    t.query = NULL
+    t.level = GRANT_READ
+    t.delivers = True
+    t = jobtype_route(b"kv_set", METHOD_PUT, b"/api/v1/kv/:ns/:key*", kv_submit, ROUTE_KV_KEY)
+    t.methods |= 1 << METHOD_DELETE
+    t.query = NULL
     jobtype_route(b"locks", METHOD_POST, b"/api/v1/locks", lock_submit, ROUTE_ONLY)
     t = jobtype_route(b"events", METHOD_POST, b"/api/v1/events/:queue", push_submit, ROUTE_EVENTS)
     t.query = EVENTS_QUERY_NAMES

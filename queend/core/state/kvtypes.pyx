@@ -78,6 +78,7 @@ cdef struct KvReq:
     int room                  # operations for which there is memory
     int given                 # elements of the operations array
     KvOp* ops
+    bint path                 # its only operation is that of a path
     bint writes               # looks or writes under locks
     bint lists
     bint requires

@@ -30,6 +30,7 @@ cdef enum Route:              # routes that share one function (HotRoute)
     ROUTE_ACK_BATCH
     ROUTE_STREAM_QUEUE
     ROUTE_STREAM_PARTITION
+    ROUTE_KV_KEY
 
 cdef inline bint req_has_partition(int route) noexcept nogil:
     return route == ROUTE_POP_PARTITION or route == ROUTE_STREAM_PARTITION

@@ -278,13 +278,13 @@ cdef struct Service:
 cdef Service service
 
 cdef enum:
-    ROUTES_MOST = 16
+    ROUTES_MOST = 32
 
 cdef struct HotRoute:
     # A request served without the interpreter: one row per route (run/jobtypes).
     const char* name
     int methods               # bits, 1 << METHOD_*
-    const char* path          # `:name` is a segment, `:name?` a segment that may be empty
+    const char* path          # `:name` is a segment, `:name?` a segment that may be empty, `:name*` all that follows
     size_t fixed              # bytes before the first such segment
     int level                 # GRANT_* that the token must have
     int verb                  # VERB_* that the token must have for some queue; 0: none
