@@ -13,6 +13,7 @@ from support.client import Client
 from support.daemon import PACKAGE, Daemon
 from support.log import stored
 
+from queend.spark.compat import VERSION
 from queend.spark.records import KINDS
 from queend.spark.settings import LINK, SINK, SOURCE
 from queend.spark.shape import COLUMNS
@@ -59,6 +60,7 @@ def test_the_step_of_the_tutorial_runs(spark: SparkSession, daemon: Daemon, clie
     assert re.search(r"\|\s*anna\|\s*500\|", capsys.readouterr().out)
 
 
+@pytest.mark.skipif(VERSION == "4.0", reason="PySpark 4.0 asks for all columns (docs/spark.md, Versions of Spark)")
 def test_the_sql_runs(spark: SparkSession, daemon: Daemon, client: Client, queue: str) -> None:
     client.push(queue, {"n": 5}, partition="customer-7")
     client.push(queue, {"n": 6}, partition="customer-8")
