@@ -19,6 +19,7 @@ from support.daemon import Daemon
 from support.log import stored
 from support.ports import free_port
 
+from queend.spark.compat import LIMITS
 from queend.spark.jobs import JobError
 from queend.spark.jobs.fault import failing
 
@@ -181,7 +182,8 @@ def test_a_daemon_that_is_stopped(spark: SparkSession, start_daemon: Callable[..
     own = start_daemon(own.conninfo, PORT=own.port)
     with own.client() as client:
         client.push(queue, 1, 2)
-    stream = Asked(spark, own.url, queue, tmp_path, True).frame(retryTimeoutMs="200", maxOffsetsPerTrigger="1")
+    limit = {"maxOffsetsPerTrigger": "1"} if LIMITS else {}
+    stream = Asked(spark, own.url, queue, tmp_path, True).frame(retryTimeoutMs="200", **limit)
     query = stream.writeStream.foreachBatch(lambda batch, number: own.kill()).start()
     with pytest.raises(PySparkException) as caught:
         query.awaitTermination()
