@@ -182,6 +182,7 @@ include "core/push/runitem.pyx"           # runs in a batch
 include "core/push/logend.pyx"            # expected ends of partitions' logs
 include "core/push/rows.pyx"              # a batch as rows of the log
 include "core/push/requeue.pyx"           # what of a batch is sent once more
+include "core/push/spread.pyx"            # queues without order
 include "core/push/sealing.pyx"           # encrypted queues
 include "core/push/capacity.pyx"          # capacity of bounded queues
 include "core/push/handover.pyx"          # serves parked pops from the push

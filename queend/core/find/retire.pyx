@@ -29,6 +29,7 @@ cdef enum:
     CATALOG_RATE_US
     CATALOG_RATE_BURST
     CATALOG_SHARED
+    CATALOG_SPREAD
 
 cdef void retire_apply(PGresult* res, PopJob** wake) noexcept nogil:
     # Takes all rows of catalog_load: replaces options, retires queues that are gone, forgets groups of a new epoch. In
@@ -36,6 +37,7 @@ cdef void retire_apply(PGresult* res, PopJob** wake) noexcept nogil:
     cdef int i, n = PQntuples(res)
     cdef int sealed = 0
     cdef int limited = 0
+    cdef int spread = 0
     cdef Queue* shared = NULL
     cdef bint whole = True
     cdef Queue* q
@@ -87,6 +89,8 @@ cdef void retire_apply(PGresult* res, PopJob** wake) noexcept nogil:
                 g.paused = catalog_paused(q, g.id)
                 g = g.next
             whole = whole and slice_eq(q.paused, pg_bytes(res, i, CATALOG_PAUSED))
+        q.spread = pg_int4(res, i, CATALOG_SPREAD)
+        spread += 1 if q.spread else 0
         q.rate_us = pg_int8(res, i, CATALOG_RATE_US)
         q.rate_burst = pg_int4(res, i, CATALOG_RATE_BURST)
         if q.shared != pg_int8(res, i, CATALOG_SHARED):
@@ -106,6 +110,7 @@ cdef void retire_apply(PGresult* res, PopJob** wake) noexcept nogil:
         q = following
     catalog.n_sealed = sealed
     catalog.n_limited = limited
+    catalog.n_spread = spread
     catalog.version = version if whole else VERSION_NONE        # the next statement asks for it again
     catalog.loaded = True
     uv_rwlock_wrunlock(&catalog.lock)

@@ -9,6 +9,8 @@ cdef struct PushPart
 
 # ---- bounds, and routes ----------------------------------------------------------------------------------------------
 
+cdef const char* PARTITION_DEFAULT = "Default"        # partition of a message that names none
+
 cdef enum:
     NAME_MAX = 255            # bytes of a queue, partition or group name
     TXID_MAX = 255            # characters of a transactionId
@@ -83,6 +85,7 @@ cdef struct PushItem:
     uint8_t keep_text
     uint8_t has_trace
     uint8_t timed             # the item itself gave its delivery time
+    uint8_t spread            # it named no partition: the daemon chose one, as its queue has no order
     uint8_t keyed             # its id follows from an Idempotency-Key: if it is stored, this request stored it before
     uint8_t status            # ITEM_*
     uint8_t of_deleted        # it duplicates a message that was deleted

@@ -1,0 +1,71 @@
+# Queues without order (option `ordered`: false): chooses the partition of a message that names none. In: items that
+# name `Default`, which is what a missing partition is read as. Out: the same items, in partitions ~00, ~01, … of their
+# queue. The choice is made once for an item, before its names are looked up or it is written to the failover buffer.
+# Owner: the request's worker. Locks: catalog.lock, held by the caller.
+
+cdef enum:
+    SPREAD_MOST = 1024        # largest value of the option spreadPartitions
+    SPREAD_NAME = 6           # bytes of a name, with its end
+
+cdef char[1024][6] spread_names       # SPREAD_MOST of SPREAD_NAME bytes
+
+cdef void spread_open() noexcept nogil:
+    cdef int i
+    for i in range(SPREAD_MOST):
+        snprintf(spread_names[i], SPREAD_NAME, b"~%02d", i)
+
+spread_open()
+
+cdef uint32_t spread_number(const unsigned char* id) noexcept nogil:
+    # Returns the number from which a client's id gets its partition. Equal in every daemon, and in queend.spread_number:
+    # a message that is pushed again must meet the first one. Of ids of version 7, adds the parts that are no time: ids
+    # that are counted up (made_id of the Python client) get one partition after the other.
+    cdef unsigned char[32] digest
+    if id[6] >> 4 == 7:
+        return (be32(<const char*>id + 4) & 0xfff) + be32(<const char*>id + 8) + be32(<const char*>id + 12)
+    slice_sha256(id, 16, digest)
+    return be32(<const char*>digest)
+
+cdef inline bint spread_wanted(Queue* q, PushItem* it) noexcept nogil:
+    return q != NULL and q.spread and slice_is(it.part, PARTITION_DEFAULT)
+
+cdef void spread_item(Queue* q, PushItem* it) noexcept nogil:
+    # Chooses the partition of an item that is spread: by its id if that is the client's, else the queue's next one.
+    cdef uint32_t n = <uint32_t>q.spread      # read once: a reload may set it to 0 meanwhile
+    cdef uint32_t at
+    if n == 0 or n > SPREAD_MOST:
+        return
+    at = <uint32_t>atomic_add64(&q.spread_turn, 1) if it.id_kind == ID_MADE else spread_number(it.id)
+    it.part = slice_lit(spread_names[at % n])
+    it.spread = True
+
+cdef void spread_push(PushJob* j) noexcept nogil:
+    # Chooses the partitions of a push's unresolved items. Opens runs of such queues: their records part. Requires
+    # catalog.lock.
+    cdef PushItem** at = &j.unresolved
+    cdef PushItem* it
+    cdef Queue* q = NULL
+    while at[0] != NULL:
+        it = at[0]
+        if q == NULL or not slice_eq(q.name, it.queue):
+            q = catalog_queue(it.queue)
+        if spread_wanted(q, it):
+            if it.run != NULL:
+                runitem_expand(it)
+                it.run.items[it.run.n - 1].next = it.next
+                it = at[0] = it.run.items
+            spread_item(q, it)
+        at = &it.next
+
+cdef inline Queue* spread_single(PushItem* it, Queue* q) noexcept nogil:
+    # Chooses the partition of one push of a transaction or a cycle. Argument q: the queue of the push before, or NULL.
+    # Returns the item's queue, NULL if it is unknown. Requires catalog.lock.
+    if q == NULL or not slice_eq(q.name, it.queue):
+        q = catalog_queue(it.queue)
+    if spread_wanted(q, it):
+        spread_item(q, it)
+    return q
+
+cdef inline bint spread_missed(PushBatch* b, PushPartition* g) noexcept nogil:
+    # Returns True if the queue lost its order after the items were looked up. Items that may be stored already stay.
+    return not b.check_ids and g.partition.queue.spread and slice_is(g.partition.name, PARTITION_DEFAULT)
