@@ -37,7 +37,6 @@ cdef void retire_apply(PGresult* res, PopJob** wake) noexcept nogil:
     cdef int i, n = PQntuples(res)
     cdef int sealed = 0
     cdef int limited = 0
-    cdef int spread = 0
     cdef Queue* shared = NULL
     cdef bint whole = True
     cdef Queue* q
@@ -90,7 +89,8 @@ cdef void retire_apply(PGresult* res, PopJob** wake) noexcept nogil:
                 g = g.next
             whole = whole and slice_eq(q.paused, pg_bytes(res, i, CATALOG_PAUSED))
         q.spread = pg_int4(res, i, CATALOG_SPREAD)
-        spread += 1 if q.spread else 0
+        if q.spread:
+            catalog.spreads = True
         q.rate_us = pg_int8(res, i, CATALOG_RATE_US)
         q.rate_burst = pg_int4(res, i, CATALOG_RATE_BURST)
         if q.shared != pg_int8(res, i, CATALOG_SHARED):
@@ -110,7 +110,6 @@ cdef void retire_apply(PGresult* res, PopJob** wake) noexcept nogil:
         q = following
     catalog.n_sealed = sealed
     catalog.n_limited = limited
-    catalog.n_spread = spread
     catalog.version = version if whole else VERSION_NONE        # the next statement asks for it again
     catalog.loaded = True
     uv_rwlock_wrunlock(&catalog.lock)

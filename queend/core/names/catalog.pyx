@@ -35,7 +35,7 @@ cdef struct Catalog:
     SharedInt64 cleanings
     SharedInt n_sealed              # encrypted queues
     SharedInt n_limited             # queues with a bound (maxSize)
-    SharedInt n_spread              # queues without order
+    SharedFlag spreads              # a queue has no order, or had none since this process began
     uint64_t reload_from      # additions when the running reload was sent: it may not have seen later ones
 
 cdef enum:

@@ -76,7 +76,7 @@ cdef void push_resolve(Engine* e, Job* job) noexcept nogil:
         return
     follows = e.naming and push_follows(j)
     uv_rwlock_rdlock(&catalog.lock)
-    if catalog.n_spread:
+    if catalog.spreads:
         spread_push(j)
         it = j.unresolved     # a run may have been opened
     while it != NULL:

@@ -138,7 +138,7 @@ cdef PushBatch* requeue_refused(Appender* s, PushBatch* b) noexcept nogil:
 
 # ---- evicted items ---------------------------------------------------------------------------------------------------
 # Their partition is gone, their queue got a bound and they hold no room, their queue became encrypted and they are
-# plain, or their queue lost its order and they wait for one partition.
+# plain, or their queue is spread in another way now (push/spread).
 
 cdef struct EvictedMsg:
     InboxMsg msg
@@ -173,7 +173,7 @@ cdef void requeue_evict(Appender* s, PushBatch* b) noexcept nogil:
     cdef PushPartition* following
     while g != NULL:
         following = g.next
-        if g.partition.dead or sealing_needs_any(g) or capacity_lacks(g) or spread_missed(b, g):
+        if g.partition.dead or sealing_needs_any(g) or capacity_lacks(g) or spread_stale_any(b, g):
             batch_unlink(b, g)
             if g.partition.gathering is g:
                 g.partition.gathering = NULL

@@ -27,21 +27,29 @@ cdef uint32_t spread_number(const unsigned char* id) noexcept nogil:
     return be32(<const char*>digest)
 
 cdef inline bint spread_wanted(Queue* q, PushItem* it) noexcept nogil:
-    return q != NULL and q.spread and slice_is(it.part, PARTITION_DEFAULT)
+    # Returns True if the partition of an item is to be chosen, or chosen anew as the option has changed since.
+    if q == NULL:
+        return False
+    if it.spread:
+        return it.spread != q.spread
+    return q.spread != 0 and slice_is(it.part, PARTITION_DEFAULT)
 
 cdef void spread_item(Queue* q, PushItem* it) noexcept nogil:
-    # Chooses the partition of an item that is spread: by its id if that is the client's, else the queue's next one.
-    cdef uint32_t n = <uint32_t>q.spread      # read once: a reload may set it to 0 meanwhile
+    # Chooses the partition of an item: by its id if that is the client's, else the queue's next one.
+    cdef int32_t n = q.spread         # read once: a reload may change it meanwhile
     cdef uint32_t at
-    if n == 0 or n > SPREAD_MOST:
+    it.spread = <uint16_t>n
+    if n == 0:
+        it.part = slice_lit(PARTITION_DEFAULT)
         return
     at = <uint32_t>atomic_add64(&q.spread_turn, 1) if it.id_kind == ID_MADE else spread_number(it.id)
-    it.part = slice_lit(spread_names[at % n])
-    it.spread = True
+    it.part = slice_lit(spread_names[at % <uint32_t>n])
+
+# ---- pushes, transactions and cycles ---------------------------------------------------------------------------------
 
 cdef void spread_push(PushJob* j) noexcept nogil:
-    # Chooses the partitions of a push's unresolved items. Opens runs of such queues: their records part. Requires
-    # catalog.lock.
+    # Chooses the partitions of a push's unresolved items. Opens runs of such queues: their records part. A choice of
+    # items that may be stored already stays. Requires catalog.lock.
     cdef PushItem** at = &j.unresolved
     cdef PushItem* it
     cdef Queue* q = NULL
@@ -49,7 +57,7 @@ cdef void spread_push(PushJob* j) noexcept nogil:
         it = at[0]
         if q == NULL or not slice_eq(q.name, it.queue):
             q = catalog_queue(it.queue)
-        if spread_wanted(q, it):
+        if spread_wanted(q, it) and not (it.spread and j.check_ids):
             if it.run != NULL:
                 runitem_expand(it)
                 it.run.items[it.run.n - 1].next = it.next
@@ -66,6 +74,24 @@ cdef inline Queue* spread_single(PushItem* it, Queue* q) noexcept nogil:
         spread_item(q, it)
     return q
 
-cdef inline bint spread_missed(PushBatch* b, PushPartition* g) noexcept nogil:
-    # Returns True if the queue lost its order after the items were looked up. Items that may be stored already stay.
-    return not b.check_ids and g.partition.queue.spread and slice_is(g.partition.name, PARTITION_DEFAULT)
+# ---- changes of the option -------------------------------------------------------------------------------------------
+
+cdef inline bint spread_stale(PushItem* it) noexcept nogil:
+    # Returns True if the option has changed since the item was looked up. Requires its partition.
+    return catalog.spreads and spread_wanted(it.partition.queue, it)
+
+cdef bint spread_stale_any(PushBatch* b, PushPartition* g) noexcept nogil:
+    # Returns True if the option has changed since the items were looked up. Items that may be stored already stay where
+    # they are.
+    cdef PushItem* it = g.first
+    if not catalog.spreads or b.check_ids:
+        return False
+    if slice_is(g.partition.name, PARTITION_DEFAULT):
+        return g.partition.queue.spread != 0
+    if g.partition.name.n == 0 or g.partition.name.p[0] != c'~':
+        return False          # nothing was spread to it
+    while it != NULL:
+        if spread_wanted(g.partition.queue, it):
+            return True
+        it = it.next
+    return False

@@ -82,7 +82,7 @@ cdef void cycle_resolve(Engine* e, Job* job) noexcept nogil:
         j.made = False
     for i in range(0 if cycle_looks(j) else j.req.push.n):
         it = &j.req.push.items[i]
-        if catalog.n_spread:
+        if catalog.spreads:
             q = spread_single(it, q)
         it.partition = catalog_place(it.queue, it.part, &q)
         missing = missing or it.partition == NULL

@@ -85,11 +85,12 @@ cdef struct PushItem:
     uint8_t keep_text
     uint8_t has_trace
     uint8_t timed             # the item itself gave its delivery time
-    uint8_t spread            # it named no partition: the daemon chose one, as its queue has no order
     uint8_t keyed             # its id follows from an Idempotency-Key: if it is stored, this request stored it before
     uint8_t status            # ITEM_*
     uint8_t of_deleted        # it duplicates a message that was deleted
     uint8_t full              # FULL*: it failed because its queue is full; offset is then the queue's maxSize
+    # partitions among which the daemon chose one, as the queue has no order; 0: its partition was named
+    uint16_t spread
     int64_t offset
     int64_t created_us
 
