@@ -251,5 +251,6 @@ include "core/probe/batchrow.pyx"         # test seams: rows of the log
 include "core/probe/bodypack.pyx"         # test seams: compressed rows
 include "core/probe/seal.pyx"             # test seams: encryption
 include "core/probe/spool.pyx"            # test seams: files of the failover buffer
+include "core/probe/spread.pyx"           # test seams: queues without order
 include "core/probe/notice.pyx"           # test seams: notices
 include "core/probe/count.pyx"            # test seams: instruction counts
