@@ -8,6 +8,7 @@ import threading
 import uuid
 from collections import Counter
 from collections.abc import Callable
+from urllib.parse import quote
 
 import psycopg
 import pyarrow as pa
@@ -19,6 +20,9 @@ from support.daemon import Daemon
 from support.frames import KIND, form_a, form_b, framed_group, group_a, transaction
 from support.streams import Stream
 from support.wait import until
+
+from queend.client import Client as Queend
+from queend.client import Push
 
 NDJSON = {"Content-Type": "application/x-ndjson"}
 ARROW = {"Content-Type": "application/vnd.apache.arrow.stream"}
@@ -320,6 +324,41 @@ def test_failed_and_replayed_messages(client: Client, free: str) -> None:
     until(lambda: client.dead(free) == 0, "the dead letter is pushed again")
     found = taken(client, free)
     assert dead["data"] in sum(found.values(), []) and "Default" not in found
+
+
+def test_answers_name_the_partition_that_was_chosen(client: Client, free: str) -> None:
+    told = client.push_items([{"queue": free, "payload": 1, "transactionId": "a"}, {"queue": free, "payload": 2},
+                              {"queue": free, "payload": 3, "partition": "mine"},
+                              {"queue": free, "payload": 1, "transactionId": "a"}])
+    assert [one.get("partition") for one in told] == [place("a"), told[1]["partition"], None, place("a")]
+    tx = client.transaction({"type": "push", "items": [{"queue": free, "payload": 4, "transactionId": "b"}]})
+    assert tx["results"][0]["partition"] == place("b")
+    assert {m["data"]: m["partition"] for m in client.pop(free, batch=9, partitions=9)} == {
+        1: place("a"), 2: told[1]["partition"], 3: "mine", 4: place("b")}
+    assert "partition" not in client.push(f"{free}-kept", 1)[0]
+
+
+def test_a_message_is_found_by_the_name_that_its_client_knows(client: Client, queue: str) -> None:
+    """Clients address a message that they pushed without a partition in Default, also one from before the change."""
+    client.push(queue, "old", transactionId="old")
+    client.configure(queue, ordered=False, spreadPartitions=N)
+    client.push(queue, "new", transactionId="new")
+    for id in ("old", "new"):
+        path = f"/api/v1/queues/{quote(queue)}/partitions/Default/messages/{id}"
+        assert client.get(path).json["payload"] == id
+        assert client.request("DELETE", path).json["success"] is True
+        assert client.get(path).status == 404
+    assert taken(client, queue) == {}
+
+
+def test_the_python_client(daemon: Daemon, client: Client, queue: str) -> None:
+    with Queend(daemon.url) as mine:
+        mine.configure(queue, ordered=False, spread_partitions=N)
+        stored = mine.push_many(Push(queue, n) for n in range(3 * N))
+        assert Counter(one.partition for one in stored) == {f"~{i:02d}": 3 for i in range(N)}
+        later = mine.schedule(queue, "late", id="late", delay=3600)
+        assert later.partition == place("late") and mine.cancel(later) and not mine.cancel(later)
+    even(taken(client, queue), list(range(3 * N)))
 
 
 def test_what_waits_in_the_failover_buffer_has_its_partition(server, postgres, queue: str) -> None:
