@@ -26,7 +26,7 @@ from server import served
 from peers.pgmq import Pgmq
 from peers.queend import Queend
 from peers.system import System
-from queend.client import Client
+from queend.client import Client, Push
 
 JOBS, WORK_S, WORKERS, WAVES = 30, 0.2, 10, 9
 BACKLOG = 40_000
@@ -89,7 +89,7 @@ def waves(major: int | None) -> None:
     pushes: dict[str, Callable[[Client, str], None]] = {
         "no id": lambda client, queue: client.call("POST", "/api/v1/push", body={
             "items": [{"queue": queue, "payload": n} for n in range(JOBS)]}),
-        "ids of the client": lambda client, queue: [client.push(queue, n) for n in range(JOBS)],
+        "ids of the client": lambda client, queue: client.push_many(Push(queue, n) for n in range(JOBS)),
         "random ids": lambda client, queue: client.call("POST", "/api/v1/push", body={
             "items": [{"queue": queue, "payload": n, "transactionId": str(uuid.uuid4())} for n in range(JOBS)]})}
     took: dict[tuple[str, str], list[float]] = {}

@@ -199,7 +199,7 @@ def test_ids_that_are_counted_up_go_to_the_partitions_in_turn(client: Client, fr
     even(taken(client, free), list(range(3 * N)))
 
 
-def test_pushes_from_sql_are_spread(daemon: Daemon, client: Client, free: str) -> None:
+def test_pushes_from_sql_go_to_the_partitions_in_turn(daemon: Daemon, client: Client, free: str) -> None:
     items = [{"queue": free, "payload": n} for n in range(100)]
     with psycopg.connect(daemon.conninfo, autocommit=True) as database:
         database.execute("SELECT queen.push_messages_v3(%s)", (json.dumps(items),))
@@ -207,12 +207,22 @@ def test_pushes_from_sql_are_spread(daemon: Daemon, client: Client, free: str) -
             for n in range(100, 200):
                 database.execute("SELECT queen.push(%s, NULL, to_json(%s))", (free, n))
         until(lambda: database.execute("SELECT count(*) FROM queend.outbox").fetchone() == (0,), "the outbox is empty")
+        until(lambda: client.get(f"/api/v1/resources/queues/{quote(free)}/depth").json["pending"] == 200, "all are there")
+        even(taken(client, free), list(range(200)))
         told, = database.execute("SELECT queen.execute_transaction_v2(%s)", (json.dumps([
             {"type": "push", "queue": free, "payload": 200, "transactionId": "tx"}]),)).fetchone()
         assert told["success"], told
+    assert until(lambda: taken(client, free), "the daemon has seen the transaction") == {place("tx"): [200]}
+
+
+@pytest.mark.parametrize("n", [10, 500])
+def test_a_push_with_an_idempotency_key(client: Client, free: str, n: int) -> None:
+    body, headers = b"\n".join(b"%d" % k for k in range(n)), {**NDJSON, "Idempotency-Key": "one"}
+    for _ in range(2):
+        answer = client.request("POST", f"/api/v1/push?queue={free}&payload=line", body, headers)
+        assert answer.status == 201
     found = taken(client, free)
-    assert sorted(sum(found.values(), [])) == list(range(201)) and set(found) == {f"~{i:02d}" for i in range(N)}
-    assert 200 in found[place("tx")]
+    assert sorted(sum(found.values(), [])) == list(range(n)) and len(found) > 2
 
 
 def test_events_without_a_subject_are_spread(client: Client, free: str) -> None:
@@ -357,7 +367,7 @@ def test_the_python_client(daemon: Daemon, client: Client, queue: str) -> None:
         stored = mine.push_many(Push(queue, n) for n in range(3 * N))
         assert Counter(one.partition for one in stored) == {f"~{i:02d}": 3 for i in range(N)}
         later = mine.schedule(queue, "late", id="late", delay=3600)
-        assert later.partition == place("late") and mine.cancel(later) and not mine.cancel(later)
+        assert later.partition == "late" and mine.cancel(later) and not mine.cancel(later)
     even(taken(client, queue), list(range(3 * N)))
 
 

@@ -63,3 +63,11 @@ def test_the_catalog_names_the_partitions(db) -> None:
     assert loaded["told"] == 64
     db.rows("SELECT queend.configure('told', NULL, NULL, '{\"ordered\": null}')")
     assert {row.name: row.spread for row in db.rows("SELECT * FROM queend.catalog_load()")}["told"] == 0
+
+
+def test_ids_of_a_session_count_up(db) -> None:
+    ids = [db.value("SELECT queend.id_counted()") for _ in range(300)]
+    numbers = [probe_spread(one.bytes) for one in ids]
+    assert [(n - numbers[0]) % 2**32 for n in numbers] == list(range(300))
+    assert len(set(ids)) == 300 and {(one.version, one.variant) for one in ids} == {(7, uuid.RFC_4122)}
+    assert [one.int >> 80 for one in ids] == sorted(one.int >> 80 for one in ids)

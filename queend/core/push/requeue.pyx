@@ -137,8 +137,8 @@ cdef PushBatch* requeue_refused(Appender* s, PushBatch* b) noexcept nogil:
     return again
 
 # ---- evicted items ---------------------------------------------------------------------------------------------------
-# Their partition is gone, their queue got a bound and they hold no room, their queue became encrypted and they are
-# plain, or their queue is spread in another way now (push/spread).
+# Their partition is gone, or their queue got a bound and they hold no room. Or their queue became encrypted and they
+# are plain, or it is spread in another way now (push/spread).
 
 cdef struct EvictedMsg:
     InboxMsg msg

@@ -17,9 +17,10 @@ cdef void spread_open() noexcept nogil:
 spread_open()
 
 cdef uint32_t spread_number(const unsigned char* id) noexcept nogil:
-    # Returns the number from which a client's id gets its partition. Equal in every daemon, and in queend.spread_number:
-    # a message that is pushed again must meet the first one. Of ids of version 7, adds the parts that are no time: ids
-    # that are counted up (made_id of the Python client) get one partition after the other.
+    # Returns the number from which a client's id gets its partition. Every daemon computes the same, and so does
+    # queend.spread_number: a message that is pushed again must meet the first one. Adds the three parts behind the time
+    # if the id has version 7. So ids that are counted up (made_id of the Python client) get one partition after the
+    # other.
     cdef unsigned char[32] digest
     if id[6] >> 4 == 7:
         return (be32(<const char*>id + 4) & 0xfff) + be32(<const char*>id + 8) + be32(<const char*>id + 12)
@@ -35,7 +36,7 @@ cdef inline bint spread_wanted(Queue* q, PushItem* it) noexcept nogil:
     return q.spread != 0 and slice_is(it.part, PARTITION_DEFAULT)
 
 cdef void spread_item(Queue* q, PushItem* it) noexcept nogil:
-    # Chooses the partition of an item: by its id if that is the client's, else the queue's next one.
+    # Chooses the partition of an item: by its id if the client gave one, else the queue's next one.
     cdef int32_t n = q.spread         # read once: a reload may change it meanwhile
     cdef uint32_t at
     it.spread = <uint16_t>n
