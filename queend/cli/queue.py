@@ -24,7 +24,8 @@ from .terminal import say
 from .traffic import Traffic, of, traffic_of
 from .watch import watched
 
-queue = typer.Typer(no_args_is_help=True, help="Manage queues: list, show, create, configure, pause, resume, clear, delete.")
+queue = typer.Typer(no_args_is_help=True, help="Manage queues: list, show, create, configure, pause, resume, "
+                                                  "clear, delete.")
 Name = Annotated[str, typer.Argument(help="A queue.", autocompletion=queues)]
 # Columns that a narrow terminal leaves out, the least important one first.
 SPARE = ("task", "namespace", "stored", "partitions", "in flight", "dead letters", "out/s", "in/s")

@@ -115,7 +115,8 @@ OPTIONS: tuple[Option, ...] = (
            "burst of `queueRateLimit`; 0: equal to `queueRateLimit`", most=1_000_000, own=True),
     _flag("ordered", "ordered",
           "messages without a partition keep their order, in `Default`. `false`: they are spread over "
-          "`spreadPartitions` partitions and have no order ([queues without order](partitions.md#queues-without-order))",
+          "`spreadPartitions` partitions and have no order "
+          "([queues without order](partitions.md#queues-without-order))",
           True, own=True),
     _whole("spreadPartitions", "spread_partitions", 64, "partitions",
            "partitions `~00`, `~01`, … of a queue with `ordered: false`; at most so many of its messages are processed "

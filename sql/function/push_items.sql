@@ -5,8 +5,8 @@
 -- The daemon does not call this function but queend.push, which stores the messages here as well. Returns one row per
 -- item (0-based ord). Column duplicate: the partition already had the transaction id, from an older message or an
 -- earlier item. Columns partition_id, record_offset and stored_at (µs, negative: that message was deleted) say where
--- and when that id is stored. Partition Default of a queue without order stands for one of its partitions (spread_places). Raises 0A000 if a queue is encrypted, which SQL cannot do. Requires checked names
--- (item_check).
+-- and when that id is stored. Partition Default of a queue without order stands for one of its partitions
+-- (spread_places). Raises 0A000 if a queue is encrypted, which SQL cannot do. Requires checked names (item_check).
 --
 -- Requires READ COMMITTED. The catalogue version reveals a name whose meaning changed during the wait for a lane; then
 -- the name is looked up again. The caller should commit at once, because the lanes are held until the end of the

@@ -1,8 +1,8 @@
 -- Queues without order (option ordered: false): the partition of a message that names none. Owns no table and takes no
 -- lock.
 
--- Returns the number from which a record id gets its partition. The daemon computes the same (core/push/spread), because
--- a message that is pushed again must meet the first one.
+-- Returns the number from which a record id gets its partition. The daemon computes the same (core/push/spread): a
+-- message that is pushed again must meet the first one.
 CREATE OR REPLACE FUNCTION queend.spread_number(p_id bytea) RETURNS bigint
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT AS $$
     SELECT CASE WHEN get_byte(p_id, 6) >> 4 = 7

@@ -11,8 +11,8 @@ from support.daemon import Daemon
 
 from queend.control.options import BY_NAME
 
-NOTHING = {"leaseTime": 300, "retryLimit": 3, "deliveryLimit": 20, "priority": 0, "ordered": True, "deadLetterQueue": True,
-           "dlqAfterMaxRetries": True, "retentionEnabled": False, "encryptionEnabled": False}
+NOTHING = {"leaseTime": 300, "retryLimit": 3, "deliveryLimit": 20, "priority": 0, "ordered": True,
+           "deadLetterQueue": True, "dlqAfterMaxRetries": True, "retentionEnabled": False, "encryptionEnabled": False}
 
 
 @pytest.mark.parametrize("given, comes_to", [

@@ -14,7 +14,7 @@ import psycopg
 import pyarrow as pa
 import pytest
 from support.buffers import away, buffered, drained, server  # noqa: F401 (fixture)
-from support.client import Client, ack_of, data
+from support.client import Client
 from support.crowd import Crowd
 from support.daemon import Daemon
 from support.frames import KIND, form_a, form_b, framed_group, group_a, transaction
@@ -103,7 +103,8 @@ def by_frames(client: Client, queue: str, values: list) -> None:
 
 
 def by_transaction(client: Client, queue: str, values: list) -> None:
-    assert client.transaction({"type": "push", "items": [{"queue": queue, "payload": one} for one in values]})["success"]
+    items = [{"queue": queue, "payload": one} for one in values]
+    assert client.transaction({"type": "push", "items": items})["success"]
 
 
 def by_cycle(client: Client, queue: str, values: list) -> None:
@@ -207,7 +208,8 @@ def test_pushes_from_sql_go_to_the_partitions_in_turn(daemon: Daemon, client: Cl
             for n in range(100, 200):
                 database.execute("SELECT queen.push(%s, NULL, to_json(%s))", (free, n))
         until(lambda: database.execute("SELECT count(*) FROM queend.outbox").fetchone() == (0,), "the outbox is empty")
-        until(lambda: client.get(f"/api/v1/resources/queues/{quote(free)}/depth").json["pending"] == 200, "all are there")
+        depth = f"/api/v1/resources/queues/{quote(free)}/depth"
+        until(lambda: client.get(depth).json["pending"] == 200, "all are there")
         even(taken(client, free), list(range(200)))
         told, = database.execute("SELECT queen.execute_transaction_v2(%s)", (json.dumps([
             {"type": "push", "queue": free, "payload": 200, "transactionId": "tx"}]),)).fetchone()
