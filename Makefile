@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 SUDO   := $(if $(filter 0,$(shell id -u)),,sudo)
 
 .DEFAULT_GOAL := help
-.PHONY: help system lock venv build run check test test-quick test-asan test-tsan test-faults test-seeds test-truth test-kills test-findings test-patroni test-schema test-sdk dashboard test-dashboard test-generated test-pyright typescript test-typescript test-windows test-spark test-spark-versions test-spark-tutorials package deb image test-packages test-spark-kills demo-spark documents site ways fuzz bench bench-quick bench-scale bench-soak bench-peers bench-keys bench-compare bench-bounds bench-secure bench-live bench-spark bench-spark-archive clean
+.PHONY: help system lock venv build run check test test-quick test-asan test-tsan test-faults test-seeds test-truth test-kills test-findings test-patroni test-schema test-sdk dashboard test-dashboard test-generated test-pyright typescript test-typescript test-windows test-spark test-spark-versions test-spark-tutorials package deb image test-packages test-spark-kills demo-spark documents site ways fuzz bench bench-quick bench-scale bench-soak bench-peers bench-keys bench-unordered bench-compare bench-bounds bench-secure bench-live bench-spark bench-spark-archive clean
 
 help: ## print this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -252,6 +252,10 @@ bench-peers: build system-tests ## the same loads against RabbitMQ, NATS JetStre
 bench-keys: build system-tests ## keys and locks beside Redis, about 3 minutes
 	@SUDO="$(SUDO)" sh tools/system.sh redis
 	@$(BIN)/python bench/keys.py $(ARGS)
+
+bench-unordered: build system-tests ## 30 jobs of 0.2 s and ten workers, with order and without; single jobs a second beside pgmq; about 3 minutes
+	@$(BIN)/python tools/requirements.py peers | $(BIN)/pip install --quiet --disable-pip-version-check --no-deps -r /dev/stdin
+	@$(BIN)/python bench/unordered.py $(ARGS)
 
 bench-compare: build system-tests ## what a change costs per message, against another checkout that is built (BEFORE=folder), in turns of one run
 	@$(BIN)/python bench/compare.py $(BEFORE) $(ARGS)

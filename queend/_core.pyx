@@ -183,6 +183,7 @@ include "core/push/runitem.pyx"           # runs in a batch
 include "core/push/logend.pyx"            # expected ends of partitions' logs
 include "core/push/rows.pyx"              # a batch as rows of the log
 include "core/push/requeue.pyx"           # what of a batch is sent once more
+include "core/push/spread.pyx"            # queues without order
 include "core/push/sealing.pyx"           # encrypted queues
 include "core/push/capacity.pyx"          # capacity of bounded queues
 include "core/push/handover.pyx"          # serves parked pops from the push
@@ -251,5 +252,6 @@ include "core/probe/batchrow.pyx"         # test seams: rows of the log
 include "core/probe/bodypack.pyx"         # test seams: compressed rows
 include "core/probe/seal.pyx"             # test seams: encryption
 include "core/probe/spool.pyx"            # test seams: files of the failover buffer
+include "core/probe/spread.pyx"           # test seams: queues without order
 include "core/probe/notice.pyx"           # test seams: notices
 include "core/probe/count.pyx"            # test seams: instruction counts

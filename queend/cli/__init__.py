@@ -37,7 +37,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "status": ("status", "Show health, message counts, rates and lag of the server."),
         "top": ("top", "Show the busiest queues, redrawn every two seconds."),
         "doctor": ("doctor", "Find problems of the server and its database."),
-        "queue": ("queue", "Manage queues: list, show, configure, pause, resume, clear, delete."),
+        "queue": ("queue", "Manage queues: list, show, create, configure, pause, resume, clear, delete."),
         "group": ("group", "Manage consumer groups: list with lag, show, seek, pause, resume, delete."),
         "export": ("definitions", "Export queues, their configured options and their consumer groups, for `queend "
                                   "import`."),

@@ -1,4 +1,4 @@
-"""queend queue: queues listed, shown, configured, paused, resumed, cleared, deleted."""
+"""queend queue: queues listed, shown, created, configured, paused, resumed, cleared, deleted."""
 from __future__ import annotations
 
 import fnmatch
@@ -24,7 +24,8 @@ from .terminal import say
 from .traffic import Traffic, of, traffic_of
 from .watch import watched
 
-queue = typer.Typer(no_args_is_help=True, help="Manage queues: list, show, configure, pause, resume, clear, delete.")
+queue = typer.Typer(no_args_is_help=True, help="Manage queues: list, show, create, configure, pause, resume, "
+                                                  "clear, delete.")
 Name = Annotated[str, typer.Argument(help="A queue.", autocompletion=queues)]
 # Columns that a narrow terminal leaves out, the least important one first.
 SPARE = ("task", "namespace", "stored", "partitions", "in flight", "dead letters", "out/s", "in/s")
@@ -114,13 +115,37 @@ def queue_show(server: Server, name: Name,
     one(head, output, lines)
 
 
+OptionWords = Annotated[Optional[list[str]], typer.Argument(
+    metavar="OPTION=VALUE", help="Options, like leaseTime=60 or leaseTime=1m; null resets an option to its default "
+                                 "(docs/queue-options.md).")]
+
+
+@queue.command()
+@remote
+def create(
+    server: Server,
+    name: Name,
+    options: OptionWords = None,
+    unordered: Annotated[bool, typer.Option("--unordered", help="Messages that name no partition have no order: as "
+                         "many workers as wait process them at once.")] = False,
+    namespace: Annotated[Optional[str], typer.Option(help="Namespace of the queue.")] = None,
+    task: Annotated[Optional[str], typer.Option(help="Task of the queue.")] = None,
+    output: Output = Format.table,
+) -> None:
+    """Create a queue. A push creates a missing queue too, with the default options."""
+    given = _given(options) | ({"ordered": False} if unordered else {})
+    if head_of(server, name) is not None:
+        raise Stop(f"the queue {name!r} exists", REFUSED, f"queend queue configure {name} changes its options")
+    answer = server.post("/api/v1/configure", body=_body(name, given, namespace, task))
+    one({"name": name, **answer}, output, lambda: _configured(given, answer))
+
+
 @queue.command()
 @remote
 def configure(
     server: Server,
     name: Name,
-    options: Annotated[Optional[list[str]], typer.Argument(metavar="OPTION=VALUE", help="Options, like leaseTime=60 or "
-                       "leaseTime=1m; null resets an option to its default (docs/queue-options.md).")] = None,
+    options: OptionWords = None,
     namespace: Annotated[Optional[str], typer.Option(help="Namespace of the queue.")] = None,
     task: Annotated[Optional[str], typer.Option(help="Task of the queue.")] = None,
     replace: Annotated[bool, typer.Option("--replace", help="Reset options that are not given to their "
@@ -128,6 +153,21 @@ def configure(
     dry_run: DryRun = False, output: Output = Format.table,
 ) -> None:
     """Configure a queue; creates it if it does not exist."""
+    given = _given(options)
+    body = {**_body(name, given, namespace, task), **({"mode": "replace"} if replace else {}),
+            **({"dryRun": True} if dry_run else {})}
+    was = head_of(server, name) if dry_run else None
+    answer = server.post("/api/v1/configure", body=body)
+    if dry_run:
+        if answer["configured"]:
+            raise Stop(f"{server.url} does not support --dry-run: the queue {name!r} was configured", REFUSED)
+        one({"name": name, **answer}, output, lambda: _would(name, was, answer))
+        return
+    one({"name": name, **answer}, output, lambda: _configured(given, answer))
+
+
+def _given(options: list[str] | None) -> dict[str, Any]:
+    """Returns the options of a command line. Raises Stop for one that no queue has."""
     given: dict[str, Any] = {}
     for word in options or []:
         option, equals, text = word.partition("=")
@@ -141,19 +181,19 @@ def configure(
             given[option] = json.loads(text)
         except ValueError:
             given[option] = _counted(option, text)
-    body = {"queue": name, "options": given, **({"namespace": namespace} if namespace is not None else {}),
-            **({"task": task} if task is not None else {}), **({"mode": "replace"} if replace else {}),
-            **({"dryRun": True} if dry_run else {})}
-    was = head_of(server, name) if dry_run else None
-    answer = server.post("/api/v1/configure", body=body)
+    return given
+
+
+def _body(name: str, given: dict[str, Any], namespace: str | None, task: str | None) -> dict[str, Any]:
+    """Returns the body of a request to configure."""
+    return {"queue": name, "options": given, **({"namespace": namespace} if namespace is not None else {}),
+            **({"task": task} if task is not None else {})}
+
+
+def _configured(given: dict[str, Any], answer: dict[str, Any]) -> None:
+    """Prints the options that were given, or all of them."""
     stored = answer["options"]
-    if dry_run:
-        if answer["configured"]:
-            raise Stop(f"{server.url} does not support --dry-run: the queue {name!r} was configured", REFUSED)
-        one({"name": name, **answer}, output, lambda: _would(name, was, answer))
-        return
-    one({"name": name, **answer}, output, lambda: facts(
-        (option, _told(option, stored.get(option))) for option in given or stored))
+    facts((option, _told(option, stored.get(option))) for option in given or stored)
 
 
 def _counted(option: str, text: str) -> Any:

@@ -56,6 +56,8 @@ class QueueOptions(TypedDict, total=False):
     group_rate_burst: int | None
     queue_rate_limit: int | None
     queue_rate_burst: int | None
+    ordered: bool | None
+    spread_partitions: int | None
     priority: int | None
     retention_enabled: bool | None
     retention_seconds: float | None

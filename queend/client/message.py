@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import base64
+import itertools
 import math
 import os
 import time
@@ -15,7 +16,7 @@ from .call import encoded
 
 QUEUE_MODE = "__QUEUE_MODE__"
 DEFAULT = "Default"
-VERSION, VERSION_BITS = 7 << 76 | 2 << 62, 15 << 76 | 3 << 62      # in a UUID of version 7
+TURNS = [itertools.count(int.from_bytes(os.urandom(4), "big")) for _ in range(256)]       # of ids, by queue
 # Returns traceparent and tracestate of pushes that name none. Set while a handler runs (opentelemetry.py).
 TRACE: ContextVar[Callable[[], tuple[str | None, str | None]] | None] = ContextVar("TRACE", default=None)
 
@@ -48,7 +49,7 @@ class Push:
     def item(self) -> dict[str, Any]:
         """Returns the item of a request, with an id. Raises ValueError for a delivery time that is not possible."""
         item: dict[str, Any] = {"queue": self.queue, "partition": self.partition, "payload": self.data,
-                                "transactionId": made_id() if self.id is None else self.id}
+                                "transactionId": made_id(self.queue) if self.id is None else self.id}
         if self.delay is not None and self.at is not None:
             raise ValueError("a message has a delay or a moment (at), not both")
         if self.delay is not None:
@@ -195,12 +196,14 @@ def zoned(at: datetime) -> str:
     return at.isoformat()
 
 
-def made_id() -> str:
-    """Returns a UUID of version 7. The server finds duplicates of such ids most cheaply, because they grow with
-    time."""
-    drawn = os.urandom(10)
-    bits = int(time.time() * 1000) << 80 | int.from_bytes(drawn, "big") & ~VERSION_BITS | VERSION
-    text = f"{bits:032x}"
+def made_id(queue: str = "") -> str:
+    """Returns a UUID of version 7. The server finds duplicates of such ids most cheaply, because they grow with time.
+    A queue without order takes the sum of the three parts behind the time as the number of a partition. The last part
+    is made so that the sums of one queue count up: its messages go to the partitions in turn."""
+    drawn = int.from_bytes(os.urandom(6), "big")
+    first, second = drawn >> 36, 1 << 31 | drawn & 0x3fffffff       # 12 and 30 random bits
+    last = next(TURNS[hash(queue) % len(TURNS)]) - first - second & 0xffffffff
+    text = f"{int(time.time() * 1000) << 80 | (7 << 12 | first) << 64 | second << 32 | last:032x}"
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 

@@ -38,7 +38,7 @@ def push(one: Push) -> Steps[Stored]:
 def result(item: Mapping[str, Any], one: Mapping[str, Any], own: bool) -> Stored:
     """Returns what became of an item. own: a duplicate is the message itself."""
     status = one["status"]
-    return Stored(item["queue"], item["partition"], item["transactionId"],
+    return Stored(item["queue"], one.get("partition", item["partition"]), item["transactionId"],
                   "queued" if own and status.startswith("duplicate") else status,
                   one.get("message_id"), one.get("partition_id"),
                   one.get("error", "refused") if status == "failed" else None)

@@ -110,5 +110,5 @@ class Operations:
 
     def _stored(self, place: int, result: dict[str, Any], status: str = "queued") -> Stored:
         (item,) = self._items[place]["items"]
-        return Stored(item["queue"], item["partition"], item["transactionId"], status, result.get("messageId"),
-                      result.get("partitionId"))
+        return Stored(item["queue"], result.get("partition", item["partition"]), item["transactionId"], status,
+                      result.get("messageId"), result.get("partitionId"))

@@ -70,8 +70,8 @@ def _whole(name: str, column: str, default: int, unit: str, about: str, least: i
     return Option(name, "whole", default, unit, about, column, least, most, own)
 
 
-def _flag(name: str, column: str, about: str) -> Option:
-    return Option(name, "flag", False, "", about, column)
+def _flag(name: str, column: str, about: str, default: bool = False, own: bool = False) -> Option:
+    return Option(name, "flag", default, "", about, column, own=own)
 
 
 OPTIONS: tuple[Option, ...] = (
@@ -113,6 +113,14 @@ OPTIONS: tuple[Option, ...] = (
            "limit", most=1_000_000, own=True),
     _whole("queueRateBurst", "queue_rate_burst", 0, "messages",
            "burst of `queueRateLimit`; 0: equal to `queueRateLimit`", most=1_000_000, own=True),
+    _flag("ordered", "ordered",
+          "messages without a partition keep their order, in `Default`. `false`: they are spread over "
+          "`spreadPartitions` partitions and have no order "
+          "([queues without order](partitions.md#queues-without-order))",
+          True, own=True),
+    _whole("spreadPartitions", "spread_partitions", 64, "partitions",
+           "partitions `~00`, `~01`, … of a queue with `ordered: false`; at most so many of its messages are processed "
+           "at once", 1, 1024, own=True),
     _whole("priority", "priority", 0, "",
            "priority of the queue for pops by namespace or task; higher values first", -PRIORITY_MOST,
            PRIORITY_MOST),

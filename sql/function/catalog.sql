@@ -5,12 +5,13 @@
 -- database has no queue. In ttl: 0 if it is not enforced. In paused: ids of paused groups, 4 bytes each, 0 for all
 -- groups of the queue. In rate_us: 0 without a rate. In shared: the rates over all partitions (rates), 0 without such a
 -- rate. The lowest bits of shared: 1 each group has a rate, 2 all groups together have a rate. The bits above are a
--- hash of these rates, which changes with them.
+-- hash of these rates, which changes with them. In spread: the partitions of a queue without order, 0 for a queue that
+-- keeps the order.
 CREATE OR REPLACE FUNCTION queend.catalog_load()
 RETURNS TABLE (version bigint, seed bytea, queue_id int, epoch int, name text, namespace text, task text,
                lease_time int, retry_limit int, retry_delay int, delayed int, window_buffer int, max_size int,
                encryption boolean, priority int, ttl int, cleaned bigint, cleaned_last bytea,
-               paused bytea, rate_us bigint, rate_burst int, shared bigint)
+               paused bytea, rate_us bigint, rate_burst int, shared bigint, spread int)
 LANGUAGE sql STABLE AS $$
     SELECT c.version, c.seed, q.id, q.epoch, q.name, q.namespace, q.task, q.lease_time, q.retry_limit, q.retry_delay,
            q.delayed_processing, q.window_buffer, q.max_size, q.encryption_enabled, q.priority,
@@ -19,7 +20,8 @@ LANGUAGE sql STABLE AS $$
            CASE WHEN q.group_rate_limit > 0 OR q.queue_rate_limit > 0
                 THEN ((hashtext(concat_ws(',', q.group_rate_limit, q.group_rate_burst, q.queue_rate_limit,
                                           q.queue_rate_burst, q.rate_period))::bigint & 2147483647) << 2)
-                     | (q.group_rate_limit > 0)::int | 2 * (q.queue_rate_limit > 0)::int ELSE 0 END
+                     | (q.group_rate_limit > 0)::int | 2 * (q.queue_rate_limit > 0)::int ELSE 0 END,
+           CASE WHEN q.ordered THEN 0 ELSE q.spread_partitions END
       FROM queend.catalog c LEFT JOIN queend.queues q ON true
       LEFT JOIN (SELECT x.queue_id, string_agg(int4send(x.group_id), ''::bytea ORDER BY x.group_id) AS paused
                    FROM queend.paused x GROUP BY x.queue_id) AS p ON p.queue_id = q.id

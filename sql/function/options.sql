@@ -22,6 +22,8 @@ LANGUAGE sql IMMUTABLE AS $$
         ('groupRateBurst', 'group_rate_burst', '0', false, 0, 1000000),
         ('queueRateLimit', 'queue_rate_limit', '0', false, 0, 1000000),
         ('queueRateBurst', 'queue_rate_burst', '0', false, 0, 1000000),
+        ('ordered', 'ordered', 'true', false, NULL, NULL),
+        ('spreadPartitions', 'spread_partitions', '64', false, 1, 1024),
         ('priority', 'priority', '0', true, -1000000, 1000000),
         ('deadLetterQueue', 'dead_letter_queue', 'false', true, NULL, NULL),
         ('dlqAfterMaxRetries', 'dlq_after_max_retries', 'false', true, NULL, NULL),

@@ -5,8 +5,8 @@
 -- The daemon does not call this function but queend.push, which stores the messages here as well. Returns one row per
 -- item (0-based ord). Column duplicate: the partition already had the transaction id, from an older message or an
 -- earlier item. Columns partition_id, record_offset and stored_at (µs, negative: that message was deleted) say where
--- and when that id is stored. Raises 0A000 if a queue is encrypted, which SQL cannot do. Requires checked names
--- (item_check).
+-- and when that id is stored. Partition Default of a queue without order stands for one of its partitions
+-- (spread_places). Raises 0A000 if a queue is encrypted, which SQL cannot do. Requires checked names (item_check).
 --
 -- Requires READ COMMITTED. The catalogue version reveals a name whose meaning changed during the wait for a lane; then
 -- the name is looked up again. The caller should commit at once, because the lanes are held until the end of the
@@ -21,6 +21,7 @@ DECLARE
     v_part    int[];
     v_queue   int[];
     v_sealed  text;
+    v_place   text[];
     a         record;
 BEGIN
     IF cardinality(p_queue) = 0 THEN
@@ -28,8 +29,9 @@ BEGIN
     END IF;
     FOR v_round IN 1 .. 10 LOOP
         SELECT c.version INTO v_version FROM queend.catalog c;
+        v_place := queend.spread_places(p_queue, p_partition, p_transaction);
         SELECT array_agg(r.partition_id ORDER BY r.ord), array_agg(DISTINCT r.queue_id) INTO v_part, v_queue
-          FROM queend.resolve(p_queue, p_partition) AS r;
+          FROM queend.resolve(p_queue, v_place) AS r;
         CONTINUE WHEN cardinality(v_part) IS DISTINCT FROM cardinality(p_queue);      -- a queue was deleted this moment
         SELECT min(q.name) INTO v_sealed FROM queend.queues q WHERE q.id = ANY (v_queue) AND q.encryption_enabled;
         IF v_sealed IS NOT NULL THEN

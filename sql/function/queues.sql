@@ -181,6 +181,7 @@ LANGUAGE sql STABLE AS $$
         'queueRateLimit', NULLIF(q.queue_rate_limit, 0),
         'queueRateBurst', CASE WHEN q.queue_rate_limit > 0
                                     THEN COALESCE(NULLIF(q.queue_rate_burst, 0), q.queue_rate_limit) END,
+        'ordered', q.ordered, 'spreadPartitions', CASE WHEN NOT q.ordered THEN q.spread_partitions END,
         'priority', q.priority, 'deadLetterQueue', true, 'dlqAfterMaxRetries', true,
         'retentionEnabled', q.retention_enabled,
         'retentionSeconds', CASE WHEN q.retention_enabled THEN NULLIF(q.retention_seconds, 0) END,

@@ -64,7 +64,8 @@ BEGIN
         BEGIN
             SELECT c.version INTO v_version FROM queend.catalog c;
             SELECT array_agg(r.partition_id ORDER BY r.ord) INTO v_part
-              FROM queend.resolve(COALESCE(v_names.queue, '{}'), COALESCE(v_names.partition, '{}')) AS r;
+              FROM queend.resolve(COALESCE(v_names.queue, '{}'), COALESCE(
+                       queend.spread_places(v_names.queue, v_names.partition, v_names.transaction), '{}')) AS r;
             IF cardinality(v_part) IS DISTINCT FROM cardinality(v_names.queue) THEN
                 RAISE SQLSTATE 'QT009';      -- a queue was deleted this moment
             ELSIF EXISTS (SELECT FROM queend.queues q WHERE q.name = ANY (v_names.queue) AND q.encryption_enabled) THEN

@@ -5,7 +5,8 @@ CREATE OR REPLACE FUNCTION queen.push(queue text, partition text, payload json, 
 LANGUAGE plpgsql AS $$
 #variable_conflict use_variable
 DECLARE
-    v_id text := COALESCE(NULLIF(transaction_id, ''), queend.id_make()::text);
+    v_id text := COALESCE(NULLIF(transaction_id, ''), CASE WHEN queend.spreads(ARRAY[queue])
+                                                           THEN queend.id_counted() ELSE queend.id_make() END::text);
 BEGIN
     PERFORM queend.item_check(queue, COALESCE(partition, 'Default'), v_id), queend.payload_check(payload::text);
     IF EXISTS (SELECT FROM queend.queues q WHERE q.name = queue AND q.encryption_enabled) THEN
@@ -20,7 +21,8 @@ END $$;
 COMMENT ON FUNCTION queen.push(text, text, json, text, uuid) IS
 'Stores a message if the transaction that calls it commits. A daemon then moves the message into its queue
 (queend.relay); messages of one session keep the order of its commits. It takes no locks that other sessions wait for.
-partition NULL: Default. transaction_id NULL: a new id. Returns the transaction id. If the partition already has a
+partition NULL: Default; in a queue without order, one of its partitions, by the id. transaction_id NULL: a new id.
+Returns the transaction id. If the partition already has a
 message with this id, the older one stays. Errors: 22023 a name is empty or too long, 54000 the payload is larger than
 64 MiB, 0A000 the queue is encrypted.';
 
@@ -45,16 +47,19 @@ CREATE OR REPLACE FUNCTION queen.push_messages_v3(items jsonb, check_duplicates 
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
-    i record;
+    i         record;
+    v_counted boolean;
 BEGIN
     PERFORM queend.items_served(items);
+    v_counted := queend.spreads(ARRAY(SELECT DISTINCT e->>'queue' FROM jsonb_array_elements(items) AS e));
     SELECT array_agg(x.queue ORDER BY x.ord) AS queue, array_agg(x.partition ORDER BY x.ord) AS partition,
            array_agg(x.transaction ORDER BY x.ord) AS transaction, array_agg(x.payload ORDER BY x.ord) AS payload,
            array_agg(x.trace ORDER BY x.ord) AS trace, array_agg(x.producer ORDER BY x.ord) AS producer,
            array_agg(x.index ORDER BY x.ord) AS index
       INTO i
       FROM (SELECT e.ord, e.v->>'queue' AS queue, COALESCE(e.v->>'partition', 'Default') AS partition,
-                   COALESCE(NULLIF(e.v->>'transactionId', ''), queend.id_make()::text) AS transaction,
+                   COALESCE(NULLIF(e.v->>'transactionId', ''), CASE WHEN v_counted THEN queend.id_counted()
+                                                                    ELSE queend.id_make() END::text) AS transaction,
                    COALESCE(e.v->'payload', '{}')::text AS payload, NULLIF(e.v->>'traceId', '')::uuid AS trace,
                    NULLIF(e.v->>'producerSub', '') AS producer, COALESCE((e.v->>'index')::bigint, e.ord - 1) AS index
               FROM jsonb_array_elements(items) WITH ORDINALITY AS e (v, ord)) AS x;

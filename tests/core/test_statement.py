@@ -29,7 +29,7 @@ RESULTS = {
                     "lease_time int4, retry_limit int4, retry_delay int4, delayed int4,"
                     " window_buffer int4, max_size int4, "
                     "encryption bool, priority int4, ttl int4, cleaned int8, cleaned_last bytea, paused bytea, "
-                    "rate_us int8, rate_burst int4, shared int8",
+                    "rate_us int8, rate_burst int4, shared int8, spread int4",
     "group_within": "group_id int4, start_at int8, fresh bool",
     "groups_find": "ord int4, group_id int4",
     "partitions_find": "id int4, queue_id int4, name text",

@@ -11,8 +11,8 @@ from support.daemon import Daemon
 
 from queend.control.options import BY_NAME
 
-NOTHING = {"leaseTime": 300, "retryLimit": 3, "deliveryLimit": 20, "priority": 0, "deadLetterQueue": True,
-           "dlqAfterMaxRetries": True, "retentionEnabled": False, "encryptionEnabled": False}
+NOTHING = {"leaseTime": 300, "retryLimit": 3, "deliveryLimit": 20, "priority": 0, "ordered": True,
+           "deadLetterQueue": True, "dlqAfterMaxRetries": True, "retentionEnabled": False, "encryptionEnabled": False}
 
 
 @pytest.mark.parametrize("given, comes_to", [
@@ -24,6 +24,7 @@ NOTHING = {"leaseTime": 300, "retryLimit": 3, "deliveryLimit": 20, "priority": 0
     ({"rateLimit": 5}, {"rateLimit": 5, "ratePeriod": 1, "rateBurst": 5}), ({"ratePeriod": 9, "rateBurst": 4}, {}),
     ({"groupRateLimit": 7, "groupRateBurst": 2, "ratePeriod": 3},
      {"groupRateLimit": 7, "groupRateBurst": 2, "ratePeriod": 3}),
+    ({"spreadPartitions": 8}, {}), ({"ordered": False}, {"ordered": False, "spreadPartitions": 64}),
     ({"queueRateLimit": 7}, {"queueRateLimit": 7, "queueRateBurst": 7, "ratePeriod": 1}),
     ({"maxSize": 5, "priority": 2, "windowBuffer": 1, "delayedProcessing": 3},
      {"maxSize": 5, "priority": 2, "windowBuffer": 1, "delayedProcessing": 3})], ids=str)

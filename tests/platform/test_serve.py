@@ -90,7 +90,7 @@ def test_greets_with_lines_that_work(data):
 
 def test_the_session_of_the_readme_is_what_happens(data, tmp_path):
     found = sessions("../README.md")
-    assert len(found) == 3
+    assert len(found) == 5
     with Daemon.own(data) as daemon:
         daemon.await_ready()
         for command, promised in found:

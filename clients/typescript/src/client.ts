@@ -44,8 +44,9 @@ export class Queend {
     const { value, repeated } = await this.#link.send<Schemas["PushResult"][]>({ method: "POST", path: "/api/v1/push",
       body: { items }, signal });
     const stored = items.map(({ queue, partition, transactionId: id }, at): Stored => {
-      const { status, error } = value[at]!, isOwn = repeated && !pushes[at]!.id && status.startsWith("duplicate");
-      return { queue, partition, id, status: isOwn ? "queued" : status, error };
+      const answer = value[at]!, { status, error } = answer;
+      const isOwn = repeated && !pushes[at]!.id && status.startsWith("duplicate");
+      return { queue, partition: answer.partition ?? partition, id, status: isOwn ? "queued" : status, error };
     });
     const failed = value.filter((one) => one.status === "failed");
     if (!failed[0]) return stored;

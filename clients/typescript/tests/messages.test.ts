@@ -31,6 +31,15 @@ test("messages are pushed, popped and acknowledged", async () => {
   assert.deepEqual(data(await q.pop(queue, { group: "others", batch: 9, partitions: 9 })).length, 3);
 });
 
+test("messages of a queue without order go to its partitions in turn", async () => {
+  const queue = name();
+  await q.call("POST", "/api/v1/configure", { body: { queue, options: { ordered: false, spreadPartitions: 8 } } });
+  const stored = await q.pushMany(Array.from({ length: 24 }, (_, payload) => ({ queue, payload })));
+  const places = stored.map((one) => one.partition);
+  assert.deepEqual([...new Set(places)].sort(), Array.from({ length: 8 }, (_, n) => `~0${n}`));
+  assert.deepEqual(places.slice(8), places.slice(0, 16));
+});
+
 test("a message comes later, and a pop waits for it", async () => {
   const queue = name();
   await q.push(queue, 1, { delayMs: 0.5 });

@@ -31,7 +31,8 @@ SCHEMAS = {
                        deliverAt=WHEN, delayMs=DELAY),
     "PushResult": record(["index", "transaction_id", "status", "queueName"], index=INTEGER, transaction_id=TEXT,
                          status={"enum": ["queued", "duplicate", "duplicate_of_deleted", "buffered", "failed"]},
-                         message_id=ID, partition_id=ID, trace_id=MAYBE, queueName=TEXT, error=TEXT, code=TEXT),
+                         message_id=ID, partition_id=ID, trace_id=MAYBE, queueName=TEXT, partition=TEXT, error=TEXT,
+                         code=TEXT),
     "PushCounts": record(["count", "queued", "duplicate", "error"], count=INTEGER, queued=INTEGER, duplicate=INTEGER,
                          error=INTEGER),
     "Message": record(["id", "transactionId", "data", "createdAt", "partitionId", "leaseId", "deliveryAttempt",
@@ -58,7 +59,7 @@ SCHEMAS = {
                                 failedIndex=SOME_INTEGER, error=TEXT, results=array(record(
                                     ["index", "type"], index=INTEGER, type=NAMED, success=FLAG,
                                     transactionId=TEXT, error=MAYBE, dlq=FLAG, messageId=MAYBE, partitionId=MAYBE,
-                                    queueName=TEXT))),
+                                    queueName=TEXT, partition=TEXT))),
     "Lease": record(["leaseId", "success", "error", "expiresAt"], leaseId=TEXT, success=FLAG, error=MAYBE,
                     expiresAt=SOME_TIME, newExpiresAt=SOME_TIME, lease_expires_at=SOME_TIME, renewed=INTEGER),
     "KvOperation": KV_OPERATION,

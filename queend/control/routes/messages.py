@@ -51,8 +51,14 @@ MODES = {(True, True): "hybrid", (True, False): "queue", (False, True): "bus", (
 BY_ID = "/api/v1/messages/{partition}/{transaction_id}"
 BY_NAMES = "/api/v1/queues/{queue}/partitions/{partition}/messages/{transaction_id}"
 QUEUE_OF = """SELECT q.name FROM queend.partitions p JOIN queend.queues q ON q.id = p.queue_id WHERE p.id = %s"""
-NUMBER = """SELECT p.id FROM queend.partitions p JOIN queend.queues q ON q.id = p.queue_id
-             WHERE q.name = %s AND p.name = %s"""
+# In a queue without order, Default stands for the partition that a push chooses by the id, if the message is there.
+NUMBER = """SELECT p.id FROM queend.queues q
+     CROSS JOIN LATERAL unnest(queend.spread_places(ARRAY[q.name], ARRAY[%(partition)s::text], ARRAY[%(id)s::text])
+                               || %(partition)s::text) AS n (name)
+      JOIN queend.partitions p ON p.queue_id = q.id AND p.name = n.name
+     WHERE q.name = %(queue)s
+     ORDER BY n.name <> %(partition)s AND queend.message_find(p.id, %(record)s) IS NULL, n.name = %(partition)s
+     LIMIT 1"""
 
 Address = tuple[int, bytes]     # number of a partition, id of a record
 
@@ -80,8 +86,9 @@ async def may_use(request: Request, number: int, verb: int) -> bool:
 async def address_named(request: Request, queue: str, partition: str, transaction_id: str) -> tuple[str, Address]:
     """Finds a message by the names of its queue and partition: the partition's id, and the address. 404 if there is no
     such partition."""
-    for (number,) in await rows(request, NUMBER, queue, partition):
-        return read_partition_id(await seed_of(request), number), (number, record_key(transaction_id))
+    record = record_key(transaction_id)
+    for (number,) in await rows(request, NUMBER, queue=queue, partition=partition, id=transaction_id, record=record):
+        return read_partition_id(await seed_of(request), number), (number, record)
     raise not_found("Partition")
 
 

@@ -252,7 +252,8 @@ cdef void refill_answered(PushJob* j) noexcept nogil:
 
 cdef void refill_done(PushItem* it, int n) noexcept nogil:
     cdef Buf record
-    spool_count(it.queue, it.part, -n)
+    # it was counted under the name that its record has
+    spool_count(it.queue, slice_lit(PARTITION_DEFAULT) if it.spread else it.part, -n)
     if it.status <= ITEM_DUPLICATE and it.partition != NULL:
         it.partition.queue.tally[leader.index].push_messages += n
     if it.status != ITEM_FAILED:

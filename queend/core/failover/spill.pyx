@@ -18,6 +18,10 @@ cdef void spill_send(Worker* w, PushJob* j) noexcept nogil:
     if not spool.on:
         job_refuse(&j.job, 503, "Push maintenance is on and this daemon has no failover buffer; try again later")
         return
+    if catalog.spreads:
+        uv_rwlock_rdlock(&catalog.lock)
+        spread_push(j)
+        uv_rwlock_rdunlock(&catalog.lock)
     if not sealing_push(w, j, True):
         return
     sealed = not j.spilled or sealring.n == 0 or spill_seal_back(w, j)

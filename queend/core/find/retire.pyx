@@ -29,6 +29,7 @@ cdef enum:
     CATALOG_RATE_US
     CATALOG_RATE_BURST
     CATALOG_SHARED
+    CATALOG_SPREAD
 
 cdef void retire_apply(PGresult* res, PopJob** wake) noexcept nogil:
     # Takes all rows of catalog_load: replaces options, retires queues that are gone, forgets groups of a new epoch. In
@@ -87,6 +88,9 @@ cdef void retire_apply(PGresult* res, PopJob** wake) noexcept nogil:
                 g.paused = catalog_paused(q, g.id)
                 g = g.next
             whole = whole and slice_eq(q.paused, pg_bytes(res, i, CATALOG_PAUSED))
+        q.spread = pg_int4(res, i, CATALOG_SPREAD)
+        if q.spread:
+            catalog.spreads = True
         q.rate_us = pg_int8(res, i, CATALOG_RATE_US)
         q.rate_burst = pg_int4(res, i, CATALOG_RATE_BURST)
         if q.shared != pg_int8(res, i, CATALOG_SHARED):

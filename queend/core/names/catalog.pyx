@@ -35,6 +35,7 @@ cdef struct Catalog:
     SharedInt64 cleanings
     SharedInt n_sealed              # encrypted queues
     SharedInt n_limited             # queues with a bound (maxSize)
+    SharedFlag spreads              # a queue has no order, or had none since this process began
     uint64_t reload_from      # additions when the running reload was sent: it may not have seen later ones
 
 cdef enum:
@@ -103,6 +104,7 @@ cdef Queue* catalog_add_queue(int32_t id, Slice name) noexcept nogil:
     q.changed = True
     q.lease_us = 300000000
     q.retry_limit = 3
+    q.spread_turn = <int64_t>(hash_seed & 0xffff)       # where it begins differs from daemon to daemon
     # The epoch is 0, that of a new queue. If the queue has another one, the next reload forgets what came in between.
     q.next = catalog.list
     catalog.list = q

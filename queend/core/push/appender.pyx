@@ -103,10 +103,10 @@ cdef void appender_send(Appender* s, PushBatch* b) noexcept nogil:
     # Encodes and sends a batch. A batch that could not be sent is kept for later.
     cdef Engine* e = engine_of(s.worker)
     cdef PushArgs* a = <PushArgs*>e.args.at
-    if catalog.n_sealed or catalog.n_limited or b.incarnation != catalog.incarnation:
-        # Some items may have to be sealed, or need room (push/capacity). The database takes a batch only under a
-        # version of the catalog that this process knows by now. So this process knows all such items too. If the server
-        # was replaced, the partitions are looked up on the new one.
+    if catalog.n_sealed or catalog.n_limited or catalog.spreads or b.incarnation != catalog.incarnation:
+        # Evicts items that have to be sealed, or spread, or need room (push/capacity). The database takes a batch only
+        # under a version of the catalog that this process knows by now. So this process knows all such items too. If
+        # the server was replaced, the partitions are looked up on the new one.
         b.incarnation = catalog.incarnation
         requeue_evict(s, b)
         if b.first == NULL:

@@ -76,6 +76,9 @@ cdef void push_resolve(Engine* e, Job* job) noexcept nogil:
         return
     follows = e.naming and push_follows(j)
     uv_rwlock_rdlock(&catalog.lock)
+    if catalog.spreads:
+        spread_push(j)
+        it = j.unresolved     # a run may have been opened
     while it != NULL:
         # consecutive items of one partition cost one look-up
         if before == NULL or not slice_eq(before.part, it.part) or not slice_eq(before.queue, it.queue):

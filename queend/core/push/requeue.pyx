@@ -137,8 +137,8 @@ cdef PushBatch* requeue_refused(Appender* s, PushBatch* b) noexcept nogil:
     return again
 
 # ---- evicted items ---------------------------------------------------------------------------------------------------
-# Their partition is gone, their queue got a bound and they hold no room, or their queue became encrypted and they are
-# plain.
+# Their partition is gone, or their queue got a bound and they hold no room. Or their queue became encrypted and they
+# are plain, or it is spread in another way now (push/spread).
 
 cdef struct EvictedMsg:
     InboxMsg msg
@@ -173,7 +173,7 @@ cdef void requeue_evict(Appender* s, PushBatch* b) noexcept nogil:
     cdef PushPartition* following
     while g != NULL:
         following = g.next
-        if g.partition.dead or sealing_needs_any(g) or capacity_lacks(g):
+        if g.partition.dead or sealing_needs_any(g) or capacity_lacks(g) or spread_stale_any(b, g):
             batch_unlink(b, g)
             if g.partition.gathering is g:
                 g.partition.gathering = NULL

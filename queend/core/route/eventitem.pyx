@@ -40,7 +40,7 @@ cdef bint eventitem_read(Slice headers, bint traced, Slice path, Slice query, Sl
     if not pushitems_query_part(query, t, &where.partition) or not pushitems_query_format(query, t, &out.counts):
         return False
     if where.partition.p == NULL:
-        where.partition = slice_lit(b"Default")
+        where.partition = slice_lit(PARTITION_DEFAULT)
     if traced:
         trace_request(headers, t.arena, &where.parent, &where.state)
     if type_ == MEDIA_CLOUD:

@@ -385,7 +385,7 @@ cdef bint pushitem_new(const ItemRaw* raw, Tools* t, PushItem* it, const char* e
 
 cdef inline Slice pushitem_default_part(const PushOptions* options) noexcept nogil:
     # Returns the partition of items that name none. options: may be NULL.
-    return options.part if options != NULL and options.part.p != NULL else slice_lit(b"Default")
+    return options.part if options != NULL and options.part.p != NULL else slice_lit(PARTITION_DEFAULT)
 
 # ---- delivery times --------------------------------------------------------------------------------------------------
 # deliverAt or delayMs of an item, or of the query for all items without one, as Extras.due. A time that has passed and

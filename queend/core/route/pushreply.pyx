@@ -98,7 +98,13 @@ cdef void pushreply_tail(Buf* b, PushItem* it) noexcept nogil:
             buf_text(b, b"null")
     buf_text(b, b",\"queueName\":")
     pushreply_queue(b, it)
+    pushreply_spread(b, it)
     buf_byte(b, b'}')
+
+cdef inline void pushreply_spread(Buf* b, PushItem* it) noexcept nogil:
+    # Writes the partition that the daemon chose: its client does not know it. Buffered items name theirs anyway.
+    if it.spread and it.status != ITEM_BUFFERED:
+        member_text(b, b",\"partition\":", it.part)
 
 cdef void pushreply_run(Buf* b, PushItem* head, int index) noexcept nogil:
     # Writes a run that is stored as one row, or failed as one. The tail is written once, then copied from the answer

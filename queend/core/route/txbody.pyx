@@ -366,6 +366,7 @@ cdef void txbody_result(Buf* b, TxOp* op, int index) noexcept nogil:
         buf_put(b, op.push.partition_uuid, 36)
         buf_text(b, b"\",\"queueName\":")
         pushreply_queue(b, op.push)
+        pushreply_spread(b, op.push)
     elif op.kind == TX_ACK:
         member_bool(b, b",\"type\":\"ack\",\"success\":", op.fault == TX_FAULT_NONE)
         member_raw(b, b",\"transactionId\":", op.ack.txid_json)

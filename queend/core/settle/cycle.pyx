@@ -82,6 +82,8 @@ cdef void cycle_resolve(Engine* e, Job* job) noexcept nogil:
         j.made = False
     for i in range(0 if cycle_looks(j) else j.req.push.n):
         it = &j.req.push.items[i]
+        if catalog.spreads:
+            q = spread_single(it, q)
         it.partition = catalog_place(it.queue, it.part, &q)
         missing = missing or it.partition == NULL
     uv_rwlock_rdunlock(&catalog.lock)

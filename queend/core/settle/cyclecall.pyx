@@ -60,7 +60,7 @@ cdef bint cyclecall_current(CycleJob* j) noexcept nogil:
     cdef int i
     for i in range(j.req.push.n):
         it = &j.req.push.items[i]
-        if it.partition == NULL or it.partition.dead or sealing_needs(it):
+        if it.partition == NULL or it.partition.dead or sealing_needs(it) or spread_stale(it):
             return False
     return True
 

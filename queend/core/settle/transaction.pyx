@@ -88,6 +88,8 @@ cdef void tx_resolve(Engine* e, Job* job) noexcept nogil:
     for i in range(j.req.n):
         op = &j.req.ops[i]
         if op.kind == TX_PUSH:
+            if catalog.spreads:
+                q = spread_single(op.push, q)
             op.push.partition = catalog_place(op.push.queue, op.push.part, &q)
             j.limited = j.limited or (q != NULL and q.max_size > 0)
             if op.push.partition == NULL:

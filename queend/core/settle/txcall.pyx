@@ -50,8 +50,8 @@ cdef bint txcall_send(Engine* e) noexcept nogil:
     return call_send(&call.base)
 
 cdef bint txcall_current(TxJob* j, bint* dry) noexcept nogil:
-    # Returns True if the names are still valid. False: a queue was deleted since the look-up, or is encrypted now, or
-    # the server changed. Sets dry if the transaction pushes to missing partitions.
+    # Returns True if the names are still valid. False: a queue was deleted since the look-up, or is encrypted now or
+    # spread in another way, or the server changed. Sets dry if the transaction pushes to missing partitions.
     cdef PushItem* it
     cdef int i
     if j.job.incarnation != catalog.incarnation:
@@ -60,7 +60,7 @@ cdef bint txcall_current(TxJob* j, bint* dry) noexcept nogil:
         it = j.req.ops[i].push
         if j.req.ops[i].kind == TX_PUSH and it.partition == NULL:
             dry[0] = True
-        elif j.req.ops[i].kind == TX_PUSH and (it.partition.dead or sealing_needs(it)):
+        elif j.req.ops[i].kind == TX_PUSH and (it.partition.dead or sealing_needs(it) or spread_stale(it)):
             return False
     return True
 

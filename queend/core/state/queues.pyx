@@ -61,6 +61,8 @@ cdef struct Queue:
     Slice paused              # ids of the queue's paused groups, 4 bytes each; id 0: all groups
     SharedInt64 rate_us           # a group gets one message of a partition in this time, 0: no bound
     SharedInt32 rate_burst        # messages that may be delivered at once
+    SharedInt32 spread            # partitions of a queue without order, 0: messages keep their order
+    int64_t spread_turn           # the one that gets the next message; changed by atomic_add64 alone
     # rates over all partitions: SHARED_*, and above these bits a part that changes with the rates; 0: none
     SharedInt64 shared
     Rate rate                     # of all groups together; guarded by book.lock

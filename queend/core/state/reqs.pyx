@@ -9,6 +9,8 @@ cdef struct PushPart
 
 # ---- bounds, and routes ----------------------------------------------------------------------------------------------
 
+cdef const char* PARTITION_DEFAULT = "Default"        # partition of a message that names none
+
 cdef enum:
     NAME_MAX = 255            # bytes of a queue, partition or group name
     TXID_MAX = 255            # characters of a transactionId
@@ -88,6 +90,8 @@ cdef struct PushItem:
     uint8_t status            # ITEM_*
     uint8_t of_deleted        # it duplicates a message that was deleted
     uint8_t full              # FULL*: it failed because its queue is full; offset is then the queue's maxSize
+    # partitions among which the daemon chose one, as the queue has no order; 0: its partition was named
+    uint16_t spread
     int64_t offset
     int64_t created_us
 
