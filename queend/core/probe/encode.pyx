@@ -75,6 +75,8 @@ def probe_columns():
         "pop": {"ord": POP_ORD, "status": POP_STATUS, "attempt": POP_ATTEMPT, "first": POP_FIRST, "take": POP_TAKE,
                 "base": POP_BASE, "n": POP_N, "created_at": POP_CREATED_AT, "ids": POP_IDS, "body": POP_BODY,
                 "meta": POP_META, "head": POP_HEAD, "until": POP_UNTIL, "buried": POP_DEAD_LETTERED},
+        "pop_newest": {"ord": POP_ORD, "status": POP_STATUS, "first": POP_FIRST, "take": POP_TAKE, "until": POP_UNTIL,
+                       "buried": POP_DEAD_LETTERED, "since": POP_SINCE},
         "ack": {"ord": ACK_ORD, "status": ACK_STATUS, "codes": ACK_CODES, "released": ACK_RELEASED,
                 "committed": ACK_COMMITTED, "head": ACK_HEAD, "retry_until": ACK_RETRY_UNTIL},
         "transaction": {"ord": TX_ORD, "kind": TX_KIND, "status": TX_STATUS, "base": TX_BASE,
