@@ -1,6 +1,7 @@
 """Pops: what the server delivers on request."""
 from __future__ import annotations
 
+import warnings
 from datetime import datetime
 from typing import Literal, Union
 
@@ -13,16 +14,23 @@ LONGEST = 115.0     # s: what the server parks a pop at most
 
 
 def pop(queue: str, *, group: str | None, partition: str | None, batch: int | None, partitions: int | None,
-        wait: float, lease: float | None, auto_ack: bool, start: Start) -> Steps[list[Message]]:
+        wait: float, lease: float | None, auto_ack: bool, start: Start,
+        conflation: bool) -> Steps[list[Message]]:
     """Takes messages. With auto_ack no attempt is repeated that may have consumed some."""
+    if conflation and (group is None or auto_ack):
+        raise ValueError("conflation requires a group, and cannot be combined with auto_ack")
     if not 0 <= wait <= LONGEST:
         raise ValueError(f"wait must be from 0 to {LONGEST:g} seconds, not {wait}")
     query = {**consumer(group, partitions, batch, lease, auto_ack, start),
+             "conflation": True if conflation else None,
              "wait": True if wait else None, "timeout": milliseconds(wait) if wait else None}
     reply = yield Call("GET", target("/api/v1/pop/queue", queue, partition), query, repeat=not auto_ack, patience=wait)
     if not reply.body:
         return []
     answer = reply.json
+    if answer.get("conflationConflict"):
+        warnings.warn(f"group {group!r} of queue {queue!r} does not conflate, because it began without: every message "
+                      "is delivered. Delete the group to begin it again", RuntimeWarning, stacklevel=2)
     return [message(one, answer.get("queue", queue), answer.get("partition", ""), answer.get("consumerGroup"))
             for one in answer["messages"]]
 

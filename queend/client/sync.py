@@ -87,14 +87,16 @@ class Client:
 
     def pop(self, queue: str, *, group: str | None = None, partition: str | None = None, batch: int | None = None,
             partitions: int | None = None, wait: float = 0.0, lease: float | None = None, auto_ack: bool = False,
-            start: Start = None) -> list[Message]:
+            start: Start = None, conflation: bool = False) -> list[Message]:
         """Takes up to `batch` messages of up to `partitions` partitions, under one lease. wait: seconds that the server
         waits for messages, from 0 to 115; lease: seconds, rounded up to whole ones, by default the queue's `leaseTime`;
-        auto_ack: messages are consumed with the delivery; start: where a new group begins. Returns an empty list if
-        there are none. After a lost answer it is sent again, unless auto_ack is set: then Unavailable with
-        `may_be_done` is raised. Raises ValueError for times that are not possible."""
+        auto_ack: messages are consumed with the delivery; start: where a new group begins; conflation: a new group gets
+        only the newest message of each partition, and warns (RuntimeWarning) if the group began without. Returns an
+        empty list if there are none. After a lost answer it is sent again, unless auto_ack is set: then Unavailable
+        with `may_be_done` is raised. Raises ValueError for times that are not possible, and for conflation without a
+        group or with auto_ack."""
         return self.perform(pop(queue, group=group, partition=partition, batch=batch, partitions=partitions, wait=wait,
-                             lease=lease, auto_ack=auto_ack, start=start))
+                             lease=lease, auto_ack=auto_ack, start=start, conflation=conflation))
 
     def fetch(self, queue: str, *, partition: str | None = None, offset: int | None = None,
               since: datetime | None = None, limit: int | None = None) -> Iterator[Record]:

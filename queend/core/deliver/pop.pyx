@@ -338,7 +338,8 @@ cdef bint pop_take_cached(PopJob* j, PopJob** wake) noexcept nogil:
     cdef int n = 0
     cdef CachedRow* r
     cdef Claim* c
-    if j.job.isolated or rowcache.first == NULL or queue_holds_back(j.queue) or j.queue.ttl_us or j.group.conflates:
+    if (j.job.isolated or rowcache.first == NULL or queue_holds_back(j.queue) or j.queue.ttl_us
+            or j.group.conflates):
         return False
     now = clock_mono_us()
     for i in range(j.n_claims):

@@ -6,9 +6,7 @@ import uuid
 
 import pytest
 from psycopg.types.json import Jsonb
-from sql.records import PUSH, batch, delete, id7, new_lease, push_arrays, stored
-from sql.test_redelivery import addressed
-from sql.test_schedule import HOUR, timed
+from sql.records import HOUR, PUSH, addressed, batch, delete, id7, new_lease, push_arrays, stored, timed
 from support.seeds import seed_of_run
 
 POP = ("SELECT * FROM queend.pop_newest(%s, %s::int[], %s::int[], %s::int[], %s::boolean[], %s::int[], %s::int[],"
