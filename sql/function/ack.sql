@@ -154,11 +154,12 @@ DECLARE
     v_back  boolean;          -- failed records go back
     v_dead  int[];            -- places of the records to dead-letter
     v_pause bigint := 0;      -- wait of the records that go back, in µs
-    v_newest boolean := queend.conflates(p_group);
+    v_newest boolean;         -- the group conflates
     v_new   record;
     k       queend.cursors;
 BEGIN
     SELECT c.* INTO k FROM queend.cursors c WHERE c.partition_id = p_part AND c.group_id = p_group FOR NO KEY UPDATE;
+    v_newest := k.conflates IS TRUE;
     status := CASE WHEN k.partition_id IS NULL THEN 2 ELSE 0 END;
     released := false;
     committed := COALESCE(k.committed, -1);

@@ -136,7 +136,7 @@ BEGIN
                                THEN v_last + 1 ELSE l.base END,
                lease_id = CASE WHEN r_auto[v_req] THEN '00000000-0000-0000-0000-000000000000' ELSE r_lease[v_req] END,
                lease_until = CASE WHEN r_auto[v_req] THEN 0 ELSE v_now + r_lease_us[v_req] END, lease_end = v_last,
-               attempt = pop_newest.attempt, consumed_at = v_now, standing = k.standing,
+               attempt = pop_newest.attempt, consumed_at = v_now, standing = k.standing, conflates = true,
                retry_until = CASE WHEN r_rate_us IS NULL THEN k.retry_until
                                   ELSE queend.rate_next(r_rate_us, r_burst, v_req, k.retry_until, v_now, 1) END,
                retries = CASE WHEN r_auto[v_req] THEN 0 ELSE k.retries END
@@ -282,7 +282,7 @@ BEGIN
     buried := z.buried;
 END $$;
 
--- Tells whether a group conflates. Always one probe of a key; NULL or an unknown group does not.
+-- Tells whether a group conflates. An unknown group, or NULL, does not.
 CREATE OR REPLACE FUNCTION queend.conflates(p_group int) RETURNS boolean
 LANGUAGE plpgsql STABLE AS $$
 BEGIN

@@ -212,12 +212,11 @@ DECLARE
     v_dead  int[];
     v_last  bigint;
     v_new   record;
-    v_newest boolean := queend.conflates(p_group);
     k       queend.cursors;
 BEGIN
     SELECT c.* INTO k FROM queend.cursors c WHERE c.partition_id = p_part AND c.group_id = p_group FOR NO KEY UPDATE;
     v_found := queend.ack_found(k, p_part, k.lease_id, p_ids, queend.now_us());
-    SELECT range_agg(int8range(f.at, f.at, '[]')), max(f.at) FILTER (WHERE v_newest OR f.status = 4),
+    SELECT range_agg(int8range(f.at, f.at, '[]')), max(f.at) FILTER (WHERE k.conflates OR f.status = 4),
            array_agg(f.i ORDER BY f.at) FILTER (WHERE f.status IN (1, 2))
       INTO v_done, v_upto, v_dead
       FROM (SELECT u.at, u.ord::int - 1 AS i, get_byte(p_status, u.ord::int - 1) AS status
@@ -229,7 +228,7 @@ BEGIN
     IF -3 = ANY (v_found) THEN
         -- Records that are gone may complete the window. For a group that conflates they were all of it.
         v_done := COALESCE(v_done, '{}')
-                  + CASE WHEN v_newest AND k.lease_until > queend.now_us()
+                  + CASE WHEN k.conflates AND k.lease_until > queend.now_us()
                          THEN int8multirange(int8range(k.committed + 1, GREATEST(k.lease_end, k.committed) + 1))
                          ELSE '{}' END;
     END IF;
