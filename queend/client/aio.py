@@ -112,15 +112,17 @@ class AsyncClient:
 
     def stream(self, queue: str, *, group: str | None = None, partition: str | None = None, credit: int | None = None,
                batch: int | None = None, partitions: int | None = None, lease: float | None = None,
-               auto_ack: bool = False, release: bool = False, heartbeat: float = 15.0,
-               start: Start = None) -> AsyncStream:
+               auto_ack: bool = False, release: bool = False, heartbeat: float = 15.0, start: Start = None,
+               conflation: bool = False) -> AsyncStream:
         """Opens a stream of messages, for `async with`. credit: messages that may be out without an acknowledgment;
         lease: seconds, as for `pop`; release: the leases end with the stream; heartbeat: seconds between signs of life
-        of a silent stream; lease and heartbeat are rounded up to whole seconds. A stream that breaks is opened again.
-        While it is read, it raises Unavailable if that fails until the deadline, Refused if the server refuses it, and
-        BadAnswer for events that are not of queend."""
+        of a silent stream; lease and heartbeat are rounded up to whole seconds; conflation: as for `pop`, but the
+        stream is refused if the group began without. A stream that breaks is opened again. While it is read, it raises
+        Unavailable if that fails until the deadline, Refused if the server refuses it, and BadAnswer for events that
+        are not of queend."""
         call = opening(queue, group=group, partition=partition, credit=credit, batch=batch, partitions=partitions,
-                       lease=lease, auto_ack=auto_ack, release=release, heartbeat=heartbeat, start=start)
+                       lease=lease, auto_ack=auto_ack, release=release, heartbeat=heartbeat, start=start,
+                       conflation=conflation)
         return AsyncStream(lambda: self._opened(call, SILENT * seconds(heartbeat)), self.settings.deadline)
 
     async def ack(self, messages: Messages) -> None:

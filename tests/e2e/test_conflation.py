@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 from support.client import Client, ack_of, data, pop_target
 from support.daemon import Daemon
+from support.feed import Feed
 from support.seeds import seed_of_run
+from support.streams import Stream
 from support.wait import until
 
 GROUP = "latest"
@@ -100,10 +102,9 @@ def test_bad_requests(client: Client, queue: str) -> None:
     assert "consumerGroup" in refused(client, queue, consumerGroup="__QUEUE_MODE__")
     assert "autoAck" in refused(client, queue, consumerGroup=GROUP, autoAck=True)
     assert "autoAck" in refused(client, queue, consumerGroup=GROUP, commitOnDelivery=True)
-    got = client.get(f"/api/v1/stream/{queue}?consumerGroup={GROUP}&conflation=true")
-    assert got.status == 400 and "conflation" in got.json["error"]
-    assert client.get("/api/v1/consumer-groups").json == [
-        one for one in client.get("/api/v1/consumer-groups").json if one["queueName"] != queue]      # none was made
+    got = client.get(f"/api/v1/stream/{queue}?conflation=true")
+    assert got.status == 400 and "consumerGroup" in got.json["error"]
+    assert client.get(f"/api/v1/consumer-groups?queue={queue}").json == []      # none was made
 
 
 def test_frames_are_json(client: Client, queue: str) -> None:
@@ -322,3 +323,80 @@ def test_histories(daemon: Daemon, peer: Daemon, queue: str) -> None:
     assert {part for part, n in done if n == each - 1} == set(parts)
     with daemon.client() as client:
         assert pop(client, queue, batch=64) == [] and committed(client, queue) == 0
+
+
+def test_acknowledgments_read_no_log(client: Client, queue: str) -> None:
+    """A daemon acknowledges what it has delivered by the lease, here as elsewhere, whatever the claim passed."""
+    before = client.metric("queend_worker_acked_by_lease_total")
+    for n in range(3):
+        client.push(queue, *range(10), partition="a")
+        (message,) = pop(client, queue)
+        assert client.ack(message, group=GROUP)["leaseReleased"] is True
+        assert committed(client, queue) == 0
+    assert client.metric("queend_worker_acked_by_lease_total") == before + 3
+
+
+def test_extended_leases(client: Client, queue: str) -> None:
+    client.push(queue, 1, 2, partition="a")
+    (message,) = pop(client, queue)
+    assert client.extend(message["leaseId"])["renewed"] == 1
+    assert client.ack(message, group=GROUP)["success"] is True
+    assert pop(client, queue) == []
+
+
+def test_the_source_of_a_stream(client: Client, queue: str) -> None:
+    """A cycle acknowledges what the claim has passed."""
+    stream = Stream(client, queue, queue)
+    client.push(queue, *range(5), partition="a")
+    for newest in (4, 9):
+        (message,) = stream.pop(conflation=True, partitions=4)
+        assert message["data"] == newest
+        done = stream.cycle([message], sets={"last": newest}, release_lease=True)
+        assert done["ack_result"]["lease_released"] is True
+        assert stream.pop(conflation=True, partitions=4) == []
+        client.push(queue, *range(newest + 1, newest + 6), partition="a")
+    assert stream.state(message["partitionId"]) == {"last": 9}
+
+
+@pytest.mark.parametrize("more", [{}, {"window": 5}], ids=["messages", "windows"])
+def test_streams_of_events(daemon: Daemon, client: Client, queue: str, more: dict) -> None:
+    client.push(queue, *range(5), partition="a")
+    with Feed(daemon.address, queue, consumerGroup=GROUP, conflation=True, **more) as feed:
+        for newest in (4, 7, 10):
+            if more:
+                window = feed.window()
+                (message,) = window["messages"]
+                done = client.post("/api/v1/ack", {"windowId": window["windowId"], "consumerGroup": GROUP}).json[0]
+            else:
+                message = feed.message()
+                done = client.ack(message, group=GROUP)
+            assert message["data"] == newest and done["success"] is True
+            client.push(queue, *range(newest + 1, newest + 4), partition="a")
+    client.pop(queue, consumerGroup="plain")
+    with Feed(daemon.address, queue, consumerGroup="plain", conflation=True) as feed:
+        assert "does not conflate" in feed.event().data
+
+
+def test_events_of_a_group_that_conflates(client: Client, queue: str) -> None:
+    """CloudEvents are an array, which has no place for more."""
+    client.push(queue, 1, 2, partition="a")
+    got = client.pop_answer(queue, consumerGroup=GROUP, conflation=True, format="cloudevents")
+    assert [event["data"] for event in got.json] == [2]
+
+
+def test_figures(client: Client, queue: str) -> None:
+    """Lag counts every message; the depth also tells how many will be delivered."""
+    assert pop(client, queue) == []
+    client.push_items([{"queue": queue, "partition": f"p{n % 3}", "payload": n} for n in range(30)])
+    (message,) = pop(client, queue)
+    depth = client.get(f"/api/v1/resources/queues/{queue}/depth?group={GROUP}").json
+    assert (depth["conflation"], depth["pending"], depth["effectivePending"]) == (True, 30, 3)
+    (row,) = client.get(f"/api/v1/consumer-groups?queue={queue}").json
+    assert (row["name"], row["conflation"], row["totalLag"]) == (GROUP, True, 30)
+    client.ack(message, group=GROUP)
+    shown = client.get(f"/api/v1/consumer-groups/{GROUP}").json[queue]
+    assert shown["conflation"] is True and sorted(one["offsetLag"] for one in shown["partitions"]) == [0, 10, 10]
+    client.pop(queue, consumerGroup="plain")
+    assert "conflation" not in client.get("/api/v1/consumer-groups/plain").json[queue]
+    assert client.get(f"/api/v1/resources/queues/{queue}/depth?group=plain").json["conflation"] is False
+    assert client.get(f"/api/v1/resources/queues/{queue}/depth").json["conflation"] is False

@@ -163,7 +163,7 @@ def stream(summary: str, *more: dict[str, Any]) -> dict[str, Any]:
                          "content": {"text/event-stream": {"schema": TEXT}}},
                  **{code: one for code, one in answers("200", "", None, "400", "403", "503").items() if code != "200"}}
     named = ("batch", "consumerGroup", "autoAck", "partitions", "subscriptionMode", "subscriptionFrom", "format",
-             "leaseSeconds")
+             "leaseSeconds", "conflation")
     own = [parameter("credit", {**INTEGER, "minimum": 1, "maximum": 10000, "default": 100},
                      "maximum number of delivered messages without acknowledgment"),
            parameter("heartbeat", {**INTEGER, "minimum": 1, "maximum": 600, "default": 15},

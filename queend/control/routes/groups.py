@@ -83,12 +83,11 @@ async def tell(request: Request, *queues: str, moved: bool = True) -> None:
 
 
 @router.declare("GET /api/v1/consumer-groups", READ,
-                array(whole("paused", "pausedBy", name=GROUP_NAME, topics=array(TEXT), queueName=TEXT, members=INTEGER,
-                            **integers("partitionsWithLag", "totalLag", "maxTimeLag"),
+                array(whole("conflation", "paused", "pausedBy", name=GROUP_NAME, topics=array(TEXT), queueName=TEXT,
+                            members=INTEGER, **integers("partitionsWithLag", "totalLag", "maxTimeLag"),
                             state={"enum": ["Stable", "Lagging", "Dead"]}, subscriptionMode=MAYBE,
                             subscriptionTimestamp=SOME_TIME, subscriptionCreatedAt=SOME_TIME, conflation=FLAG,
-                            paused=FLAG,
-                            pausedBy={"enum": PAUSED_BY})),
+                            paused=FLAG, pausedBy={"enum": PAUSED_BY})),
                 [QUEUE, parameter("pausedBy", {"enum": PAUSED_BY}, "only groups that are paused by themselves, or with "
                                   "their queue alone"),
                  parameter("minLagSeconds", {**INTEGER, "minimum": 0, "default": 0}, "only groups for which a message "
@@ -121,7 +120,7 @@ async def group_list(request: Request) -> Json:
         "state": _state(row),
         "subscriptionMode": row.mode if row.start_at is not None else None, "subscriptionTimestamp": ts3(row.start_at),
         "subscriptionCreatedAt": ts3(row.created_at) if row.start_at is not None else None,
-        "conflation": row.conflates,
+        **({"conflation": True} if row.conflates else {}),
         **({"paused": True, "pausedBy": "group" if (row.queue, row.name) in themselves else "queue"}
            if row.paused else {})} for row in found],
         headers=headers)

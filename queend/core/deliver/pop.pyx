@@ -89,6 +89,10 @@ cdef void pop_try(Worker* w, PopJob* j) noexcept nogil:
     if j.group == NULL:
         pop_wait_or_answer(w, j, WHY_NOT_FOUND if j.want_partition.p != NULL else WHY_NO_PARTITION)
         return
+    if j.req.feed and popjob_conflation(j) == CONFLATION_CONFLICT:
+        # the events of a stream have no place for it
+        job_refuse(&j.job, 400, b"The group does not conflate, because it began without conflation")
+        return
     pop_claim(w, j)
 
 cdef void pop_pass(Worker* w, PopJob* j) noexcept nogil:

@@ -166,8 +166,6 @@ cdef bint popquery_feed(int route, Slice path, Slice query, Arena* a, const Sett
         return False
     if q.frames:
         return refuse(e, b"frames are for pops; a stream is written in JSON")
-    if q.conflation:
-        return refuse(e, b"conflation is for pops: begin the group with one; then a stream of the group conflates too")
     more.credit = req_number(&v.credit, 0)
     more.beat_s = req_number(&v.heartbeat, FEED_BEAT_S)
     more.window = req_number(&v.window, 0)
