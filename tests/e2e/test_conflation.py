@@ -196,11 +196,12 @@ def test_a_waiting_pop(daemon: Daemon, client: Client, queue: str, partition: st
 def test_delayed_messages(client: Client, queue: str) -> None:
     """A message that is not due holds back what stands behind it, here as for every group."""
     client.push(queue, 1, 2, partition="a")
-    client.push(queue, 3, partition="a", delayMs=2000)
+    client.push(queue, 3, partition="a", delayMs=3600_000, transactionId=f"{queue}-3")
     client.push(queue, 4, partition="a")
     (message,) = pop(client, queue)
     assert message["data"] == 2 and client.ack(message, group=GROUP)["success"] is True
     assert pop(client, queue) == []
+    assert client.request("DELETE", f"/api/v1/messages/{message['partitionId']}/{queue}-3").status == 200
     assert data(pop(client, queue, wait=True, timeout=60000)) == [4]
 
 
@@ -318,7 +319,12 @@ def test_histories(daemon: Daemon, peer: Daemon, queue: str) -> None:
         consumers = [pool.submit(consume, at) for at in range(2, 6)]
         for one in producers:
             one.result()
-        done = [pair for one in consumers for pair in one.result()]
+        each_done = [one.result() for one in consumers]
+    for one in each_done:
+        for part in parts:
+            seen = [n for name, n in one if name == part]
+            assert seen == sorted(seen), "what a consumer completes of a partition rises"
+    done = [pair for one in each_done for pair in one]
     assert len(done) == len(set(done)), "nothing is completed twice"
     assert {part for part, n in done if n == each - 1} == set(parts)
     with daemon.client() as client:
