@@ -74,10 +74,11 @@ def paused(row: dict[str, Any]) -> bool:
 
 
 def _group(row: dict[str, Any]) -> dict[str, Any]:
-    """Describes where a group begins in a partition without a cursor: at the oldest message, or after a moment."""
+    """Describes a group: where it begins in a partition without a cursor, at the oldest message or after a moment; and
+    whether it conflates."""
     return {"name": row["name"],
             **({"from": row["subscriptionTimestamp"]} if row.get("subscriptionTimestamp") else {}),
-            **({"paused": True} if paused(row) else {})}
+            **({"conflation": True} if row.get("conflation") else {}), **({"paused": True} if paused(row) else {})}
 
 
 @remote
@@ -155,8 +156,9 @@ def _wrong(one: Any) -> str:
     if not isinstance(one.get("groups", []), list) or any(
             not isinstance(group, dict) or not isinstance(group.get("name"), str) or not group["name"]
             or not isinstance(group.get("from", "-"), str) or group.get("from") == ""
-            for group in one.get("groups", [])):
-        return "has invalid groups: expected a list of objects with a name; `from` must not be empty"
+            or not isinstance(group.get("conflation", False), bool) for group in one.get("groups", [])):
+        return ("has invalid groups: expected a list of objects with a name; `from` must not be empty, `conflation` is "
+                "true or false")
     return ""
 
 
@@ -202,7 +204,7 @@ def _group_made(server: Server, queue: str, group: dict[str, Any], there: dict[s
     if action == "make" and not dry_run:
         # A group is created by its first pop. A pop from a partition that does not exist takes no message.
         server.get("/api/v1/pop/queue/{}/partition/{}", queue, f"none-{uuid.uuid4()}", consumerGroup=group["name"],
-                   batch=1, subscriptionFrom=group.get("from"))
+                   batch=1, subscriptionFrom=group.get("from"), conflation=group.get("conflation") or None)
         if not any(True for _ in groups_of(server, queue, group["name"])):
             action = "not possible"
     yield {**row, "action": action, "what": {"from": group["from"]} if group.get("from") and action != "same" else {}}

@@ -43,9 +43,10 @@ def group_list(server: Server, queue: OfQueue = None,
           "by": lambda row: span(row["maxTimeLag"]) if row["totalLag"] else "",
           "state": lambda row: row["state"] if not row.get("paused") else "Paused" + (
               " with its queue" if row.get("pausedBy") == "queue" else ""),
-          "begins": lambda row: row.get("subscriptionMode") or ""}, output,
+          "begins": lambda row: row.get("subscriptionMode") or "",
+          "delivers": lambda row: "newest" if row.get("conflation") else ""}, output,
          none="no group has lag" if lagging else "no groups",
-         spare=(*_own(queue), "begins", "partitions", "partitions behind", "state", "by"))
+         spare=(*_own(queue), "delivers", "begins", "partitions", "partitions behind", "state", "by"))
 
 
 @group.command("show")
@@ -56,7 +57,8 @@ def group_show(server: Server, name: Group, queue: OfQueue = None,
                output: Output = Format.table) -> None:
     """Show a group's cursor in each partition, highest lag first."""
     answer = server.get("/api/v1/consumer-groups/{}", name, limit=limit) or {}
-    rows = [{"queue": of, **row} for of, one in answer.items() if queue in (None, of) for row in one["partitions"]]
+    rows = [{"queue": of, **row, **({"conflation": True} if one.get("conflation") else {})}
+            for of, one in answer.items() if queue in (None, of) for row in one["partitions"]]
     if not rows and not any(True for _ in groups_of(server, queue, name)):
         raise no_group(name, queue)
     for of, one in answer.items():
@@ -68,8 +70,10 @@ def group_show(server: Server, name: Group, queue: OfQueue = None,
                 "leased": lambda row: "yes" if row["leaseActive"] else "",
                 "consumed": lambda row: age(row["lastConsumedAt"]),
                 "blocked": lambda row: f"{age(row['standsSince'])}, {many(row['leasesLapsed'], 'lease')} expired"
-                if row.get("standsSince") else ""}, output, "partition", f"{name} has not consumed any message",
-         spare=(*_own(queue), "head", "next", "consumed", "leased", "oldest", "blocked"))
+                if row.get("standsSince") else "",
+                "delivers": lambda row: "newest" if row.get("conflation") else ""}, output, "partition",
+         f"{name} has not consumed any message",
+         spare=(*_own(queue), "delivers", "head", "next", "consumed", "leased", "oldest", "blocked"))
 
 
 @group.command()

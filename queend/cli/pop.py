@@ -43,6 +43,8 @@ def pop(
                      "seconds.")] = None,
     beginning: Annotated[Optional[str], typer.Option("--from", metavar="WHERE", help="Start position of a new group: "
                          "new, all, or a time.")] = None,
+    conflation: Annotated[bool, typer.Option("--conflation", help="Only the newest message of each partition: a "
+                          "property of the group, set by its first pop.")] = False,
     namespace: Annotated[Optional[str], typer.Option(help="Pop from any queue in this namespace.")] = None,
     task: Annotated[Optional[str], typer.Option(help="Pop from any queue with this task.")] = None,
     payload: Payload = False, output: Output = Format.table,
@@ -57,22 +59,30 @@ def pop(
         raise Stop("a queue cannot be combined with --namespace or --task", USAGE)
     if ack and auto_ack:
         raise Stop("--ack and --auto-ack cannot be combined", USAGE)
+    if conflation and group is None:
+        raise Stop("--conflation requires --group", USAGE)
+    if conflation and auto_ack:
+        raise Stop("--conflation and --auto-ack cannot be combined", USAGE)
     names = [name for name in (queue, partition) if name is not None]
     path = "/api/v1/pop" + ("/queue/{}" if queue is not None else "") + ("/partition/{}" if partition is not None
                                                                          else "")
     query: dict[str, Any] = {"batch": batch, "consumerGroup": group, "partitions": partitions,
                              "leaseSeconds": None if lease is None else _leased(lease), "autoAck": auto_ack or None,
-                             "namespace": namespace, "task": task}
+                             "conflation": conflation or None, "namespace": namespace, "task": task}
     if beginning is not None:
         query |= {"subscriptionMode": beginning} if beginning in ("new", "all") else {"subscriptionFrom": beginning}
     patience = seconds(wait, "--wait")
     end = time.monotonic() + patience
-    count = 0
+    count, told = 0, False
     while True:
         left = POLL_S if follow else min(POLL_S, end - time.monotonic())
         waiting = {"wait": True, "timeout": max(1, int(left * 1000))} if left > 0 else {}
         answer = server.get(path, *names, within=server.timeout + max(0.0, left), **query, **waiting) or {}
         messages = answer.get("messages", [])
+        if answer.get("conflationConflict") and not told:
+            told = True
+            tell(f"group {group!r} does not conflate: it began without --conflation",
+                 f"delete the group (`queend group delete {group}`) and pop again")
         count += len(messages)
         server.changed = server.changed or auto_ack and bool(messages)
         ends = not follow and (bool(messages) or time.monotonic() >= end)

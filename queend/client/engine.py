@@ -75,7 +75,8 @@ class Engine:
         batch, partitions = (max(free, worker.prefetch), free) if worker.batch is None else (
             worker.batch, worker.partitions)
         return await self._client.pop(worker.queue, group=worker.group, batch=batch, partitions=partitions,
-                                      wait=worker.poll, lease=worker.lease, start=worker.start)
+                                      wait=worker.poll, lease=worker.lease, start=worker.start,
+                                      conflation=worker.conflation)
 
     def _begin(self, messages: Sequence[Message], sent: float) -> None:
         """Begins jobs for what one request brought. Their lease is extended until the last of them ends."""

@@ -23,9 +23,9 @@ SILENT = 3      # heartbeats that may be missing
 
 def opening(queue: str, *, group: str | None, partition: str | None, credit: int | None, batch: int | None,
             partitions: int | None, lease: float | None, auto_ack: bool, release: bool, heartbeat: float,
-            start: Start) -> Call:
+            start: Start, conflation: bool) -> Call:
     """Returns the request for a stream."""
-    query = {**consumer(group, partitions, batch, lease, auto_ack, start), "credit": credit,
+    query = {**consumer(group, partitions, batch, lease, auto_ack, start, conflation), "credit": credit,
              "heartbeat": seconds(heartbeat), "release": True if release else None}
     return Call("GET", target("/api/v1/stream", queue, partition), query)
 

@@ -87,14 +87,16 @@ class Client:
 
     def pop(self, queue: str, *, group: str | None = None, partition: str | None = None, batch: int | None = None,
             partitions: int | None = None, wait: float = 0.0, lease: float | None = None, auto_ack: bool = False,
-            start: Start = None) -> list[Message]:
+            start: Start = None, conflation: bool = False) -> list[Message]:
         """Takes up to `batch` messages of up to `partitions` partitions, under one lease. wait: seconds that the server
         waits for messages, from 0 to 115; lease: seconds, rounded up to whole ones, by default the queue's `leaseTime`;
-        auto_ack: messages are consumed with the delivery; start: where a new group begins. Returns an empty list if
-        there are none. After a lost answer it is sent again, unless auto_ack is set: then Unavailable with
-        `may_be_done` is raised. Raises ValueError for times that are not possible."""
+        auto_ack: messages are consumed with the delivery; start: where a new group begins; conflation: a new group gets
+        only the newest message of each partition, and warns (RuntimeWarning) if the group began without. Returns an
+        empty list if there are none. After a lost answer it is sent again, unless auto_ack is set: then Unavailable
+        with `may_be_done` is raised. Raises ValueError for times that are not possible, and for conflation without a
+        group or with auto_ack."""
         return self.perform(pop(queue, group=group, partition=partition, batch=batch, partitions=partitions, wait=wait,
-                             lease=lease, auto_ack=auto_ack, start=start))
+                             lease=lease, auto_ack=auto_ack, start=start, conflation=conflation))
 
     def fetch(self, queue: str, *, partition: str | None = None, offset: int | None = None,
               since: datetime | None = None, limit: int | None = None) -> Iterator[Record]:
@@ -109,14 +111,17 @@ class Client:
 
     def stream(self, queue: str, *, group: str | None = None, partition: str | None = None, credit: int | None = None,
                batch: int | None = None, partitions: int | None = None, lease: float | None = None,
-               auto_ack: bool = False, release: bool = False, heartbeat: float = 15.0, start: Start = None) -> Stream:
+               auto_ack: bool = False, release: bool = False, heartbeat: float = 15.0, start: Start = None,
+               conflation: bool = False) -> Stream:
         """Opens a stream of messages, for `with`. credit: messages that may be out without an acknowledgment; lease:
         seconds, as for `pop`; release: the leases end with the stream; heartbeat: seconds between signs of life of a
-        silent stream; lease and heartbeat are rounded up to whole seconds. A stream that breaks is opened again. While
-        it is read, it raises Unavailable if that fails until the deadline, Refused if the server refuses it, and
-        BadAnswer for events that are not of queend."""
+        silent stream; lease and heartbeat are rounded up to whole seconds; conflation: as for `pop`, but the stream is
+        refused if the group began without. A stream that breaks is opened again. While it is read, it raises
+        Unavailable if that fails until the deadline, Refused if the server refuses it, and BadAnswer for events that
+        are not of queend."""
         call = opening(queue, group=group, partition=partition, credit=credit, batch=batch, partitions=partitions,
-                       lease=lease, auto_ack=auto_ack, release=release, heartbeat=heartbeat, start=start)
+                       lease=lease, auto_ack=auto_ack, release=release, heartbeat=heartbeat, start=start,
+                       conflation=conflation)
         return Stream(lambda: self._opened(call, SILENT * seconds(heartbeat)), self.settings.deadline)
 
     def ack(self, messages: Messages) -> None:

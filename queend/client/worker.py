@@ -39,6 +39,7 @@ class Worker:
     dead: tuple[type[Exception], ...]
     on_dead: Handler | None
     start: Start
+    conflation: bool
 
     def __post_init__(self) -> None:
         for name in ("concurrency", "lease", "prefetch"):
@@ -48,6 +49,8 @@ class Worker:
             raise ValueError(f"poll must be above 0 and at most {LONGEST:g} seconds, not {self.poll}")
         if self.batch is not None and self.batch < 1:
             raise ValueError("batch must be at least 1")
+        if self.conflation and self.group is None:
+            raise ValueError("conflation requires a group")
 
 
 class App:
@@ -67,7 +70,7 @@ class App:
     def worker(self, queue: str, *, group: str | None = None, concurrency: int = 1, lease: float = 30.0,
                batch: int | None = None, partitions: int | None = None, prefetch: int = 10, poll: float = 3.0,
                backoff: Backoff | None = None, dead: Iterable[type[Exception]] = (), on_dead: Handler | None = None,
-               start: Start = None, payload: Make | None = None,
+               start: Start = None, conflation: bool = False, payload: Make | None = None,
                name: str | None = None) -> Callable[[Decorated], Decorated]:
         """Decorates a handler of the messages of a queue: a function, which runs in a thread, or a coroutine function.
         It takes the message, and a Context if it has a second parameter. If the message is annotated as
@@ -81,15 +84,17 @@ class App:
         poll: seconds that a request waits for messages, up to 115: so long an idle worker takes to stop; backoff:
         pauses between failures of a message, instead of the queue's; dead: exceptions that make a message a dead
         letter; on_dead: called with message, error and a Context when a message became a dead letter here; start: where
-        a new group begins; payload: a function that makes the payload of the data, instead of the annotation; name: by
-        default that of the handler. Raises ValueError for numbers that are not possible and for a second worker of a
-        name, and TypeError for a handler whose parameters or annotations do not fit."""
+        a new group begins; conflation: a new group gets only the newest message of each partition; payload: a function
+        that makes the payload of the data, instead of the annotation; name: by default that of the handler. Raises
+        ValueError for numbers that are not possible, for conflation without a group and for a second worker of a name,
+        and TypeError for a handler whose parameters or annotations do not fit."""
         def decorated(handler: Decorated) -> Decorated:
             called = name or str(getattr(handler, "__name__", queue))
             if any(one.name == called for one in self.workers):
                 raise ValueError(f"there are two workers named {called!r}: give one of them a name")
             self.workers.append(Worker(called, queue, typed(handler, payload), group, concurrency, lease, batch,
-                                       partitions, prefetch, poll, backoff, tuple(dead), on_dead, start))
+                                       partitions, prefetch, poll, backoff, tuple(dead), on_dead, start,
+                                       conflation))
             return handler
         return decorated
 

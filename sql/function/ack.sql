@@ -131,7 +131,9 @@ END $$;
 -- 7. The lease is released when a record goes back (failed records count a retry) or when the cursor reaches the end of
 --    the window. A whole window or a dead letter resets the retry count.
 -- 8. A status of 16 and more gives that status and error to each record of the lease's window that is not done.
--- 9. Records that go back wait as long as the acknowledgment asks. If it asks for nothing (NULL), failed records wait
+-- 9. For a group that conflates (pop_newest), every record that is done completes all records before it, and a whole
+--    window is its last record.
+-- 10. Records that go back wait as long as the acknowledgment asks. If it asks for nothing (NULL), failed records wait
 --    as the options of the queue say (retry_pause), and others are delivered again at once. The partition waits as a
 --    whole, so order is kept.
 CREATE OR REPLACE FUNCTION queend.ack_group(p_part int, p_group int, p_lease uuid, p_n int, p_ids bytea, p_status bytea,
@@ -152,10 +154,12 @@ DECLARE
     v_back  boolean;          -- failed records go back
     v_dead  int[];            -- places of the records to dead-letter
     v_pause bigint := 0;      -- wait of the records that go back, in µs
+    v_newest boolean;         -- the group conflates
     v_new   record;
     k       queend.cursors;
 BEGIN
     SELECT c.* INTO k FROM queend.cursors c WHERE c.partition_id = p_part AND c.group_id = p_group FOR NO KEY UPDATE;
+    v_newest := k.conflates IS TRUE;
     status := CASE WHEN k.partition_id IS NULL THEN 2 ELSE 0 END;
     released := false;
     committed := COALESCE(k.committed, -1);
@@ -164,8 +168,9 @@ BEGIN
     IF get_byte(p_status, 0) < 16 THEN
         v_found := queend.ack_found(k, p_part, p_lease, p_ids, v_now);
     ELSIF k.lease_id = p_lease AND k.lease_until > v_now AND k.committed < k.lease_end THEN
-        v_found := ARRAY(SELECT o FROM generate_series(k.committed + 1, k.lease_end) AS o
-                          WHERE (k.beyond @> o) IS NOT TRUE ORDER BY o);
+        v_found := CASE WHEN v_newest THEN ARRAY[k.lease_end]      -- the record that was delivered
+                        ELSE ARRAY(SELECT o FROM generate_series(k.committed + 1, k.lease_end) AS o
+                                    WHERE (k.beyond @> o) IS NOT TRUE ORDER BY o) END;
         p_n := cardinality(v_found);
         p_status := decode(repeat('0' || get_byte(p_status, 0) - 16, p_n), 'hex');
         f_error := CASE WHEN cardinality(f_error) > 0 THEN array_fill(f_error[1], ARRAY[p_n]) ELSE f_error END;
@@ -195,7 +200,7 @@ BEGIN
     SELECT min(f.at) INTO v_stop FROM unnest(v_found) WITH ORDINALITY AS f (at, ord)
      WHERE f.at > k.committed AND (k.beyond @> f.at) IS NOT TRUE
        AND (get_byte(p_status, f.ord::int - 1) = 3 OR v_back AND get_byte(p_status, f.ord::int - 1) = 1);
-    SELECT range_agg(int8range(f.at, f.at, '[]')), max(f.at) FILTER (WHERE f.status = 4),
+    SELECT range_agg(int8range(f.at, f.at, '[]')), max(f.at) FILTER (WHERE v_newest OR f.status = 4),
            array_agg(f.i ORDER BY f.at) FILTER (WHERE f.status IN (1, 2))
       INTO v_done, v_upto, v_dead
       FROM (SELECT u.at, u.ord::int - 1 AS i, get_byte(p_status, u.ord::int - 1) AS status
@@ -206,7 +211,11 @@ BEGIN
         v_done := v_done + int8multirange(int8range(k.committed + 1, v_upto, '[]'));
     END IF;
     IF -3 = ANY (v_found) AND k.lease_until > v_now THEN
-        v_done := COALESCE(v_done, '{}');      -- records that are gone may complete the window
+        -- Records that are gone may complete the window. For a group that conflates they were all of it.
+        v_done := COALESCE(v_done, '{}')
+                  + CASE WHEN v_newest AND v_stop IS NULL
+                         THEN int8multirange(int8range(k.committed + 1, GREATEST(k.lease_end, k.committed) + 1))
+                         ELSE '{}' END;
     END IF;
     v_back := v_back AND EXISTS (SELECT 1 FROM unnest(v_found) WITH ORDINALITY AS f (at, ord)
                                   WHERE f.at >= v_stop AND (k.beyond @> f.at) IS NOT TRUE
@@ -300,7 +309,8 @@ END $$;
 -- Returns the offset of each id, -1 if the partition does not hold it. Searches the last delivered window first, one or
 -- two rows; only ids that are missing there are searched in the whole partition. If records share an id (no push stores
 -- such records, but a log may hold them), the first uncommitted one counts, else the last. An id that is named twice
--- gets the second such record the second time, and so on.
+-- gets the second such record the second time, and so on. A window of more than 10 000 records is one of a group that
+-- conflates: only its last row is searched first, because its last record was delivered.
 CREATE OR REPLACE FUNCTION queend.ack_offsets(p_part int, p_row bigint, p_committed bigint, p_end bigint, p_ids bytea)
 RETURNS bigint[]
 LANGUAGE plpgsql STABLE AS $$
@@ -316,7 +326,9 @@ BEGIN
       INTO v_found, v_rest
       FROM queend.id_spread(p_ids) AS i
       LEFT JOIN (SELECT m.ord, array_agg(m.at ORDER BY m.at) AS at
-                   FROM queend.ids_match(p_part, p_row, p_end + 1, p_ids) AS m
+                   FROM queend.ids_match(p_part,
+                                         CASE WHEN p_end - p_committed > 10000 THEN queend.row_of(p_part, p_end)
+                                              ELSE p_row END, p_end + 1, p_ids) AS m
                   WHERE m.at > p_committed GROUP BY m.ord) AS w ON w.ord = i.ord;
     IF v_rest IS NULL THEN
         RETURN v_found;

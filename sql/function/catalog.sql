@@ -61,12 +61,13 @@ LANGUAGE sql STABLE AS $$
       CROSS JOIN LATERAL (SELECT x.* FROM queend.partitions x WHERE x.id = u.id OFFSET 0) AS p
 $$;
 
--- Returns ids of existing consumer groups by (queue id, name). Column ord is the 0-based place; a missing group has no
--- row.
-CREATE OR REPLACE FUNCTION queend.groups_find(p_queue int[], p_name text[]) RETURNS TABLE (ord int, group_id int)
+-- Returns ids of existing consumer groups by (queue id, name), and whether they conflate. Column ord is the 0-based
+-- place; a missing group has no row.
+CREATE OR REPLACE FUNCTION queend.groups_find(p_queue int[], p_name text[])
+RETURNS TABLE (ord int, group_id int, conflates boolean)
 LANGUAGE sql STABLE AS $$
-    SELECT u.ord::int - 1, g.id FROM unnest(p_queue, p_name) WITH ORDINALITY AS u (queue, name, ord)
-      CROSS JOIN LATERAL (SELECT x.id FROM queend.consumer_groups x
+    SELECT u.ord::int - 1, g.id, g.conflates FROM unnest(p_queue, p_name) WITH ORDINALITY AS u (queue, name, ord)
+      CROSS JOIN LATERAL (SELECT x.id, x.conflates FROM queend.consumer_groups x
                            WHERE x.queue_id = u.queue AND x.name = u.name OFFSET 0) AS g
 $$;
 

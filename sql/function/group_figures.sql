@@ -10,14 +10,14 @@
 CREATE OR REPLACE FUNCTION queend.group_list()
 RETURNS TABLE (name text, queue text, mode text, start_at bigint, created_at timestamptz, members bigint,
                lagging bigint, lag bigint, oldest bigint, consumed boolean, consumed_at bigint, paused boolean,
-               newest bigint)
+               newest bigint, conflates boolean)
 LANGUAGE plpgsql STABLE SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = on AS $$
 #variable_conflict use_column
 BEGIN
     RETURN QUERY
     SELECT g.name, q.name, g.mode, g.start_at, g.created_at, COALESCE(s.members, 0), COALESCE(s.lagging, w.stored, 0),
            COALESCE(s.lag, w.total, 0), n.oldest, COALESCE(s.consumed, 0) > 0, NULLIF(s.consumed_at, 0),
-           queend.is_paused(g.queue_id, g.id), n.oldest
+           queend.is_paused(g.queue_id, g.id), n.oldest, g.conflates
       FROM (SELECT x.* FROM queend.consumer_groups x ORDER BY x.id) AS g
       CROSS JOIN LATERAL (SELECT x.name FROM queend.queues x WHERE x.id = g.queue_id OFFSET 0) AS q
       LEFT JOIN LATERAL (SELECT x.* FROM queend.stat_groups x WHERE x.group_id = g.id OFFSET 0) AS s ON true
@@ -35,15 +35,17 @@ END $$;
 -- column leased says that a lease is live.
 CREATE OR REPLACE FUNCTION queend.group_show(p_group text, p_limit bigint)
 RETURNS TABLE (queue text, partition text, partition_id int, next bigint, head bigint, oldest bigint, consumed bigint,
-               consumed_at bigint, lease_id uuid, leased boolean, beyond bigint, lag bigint, waiting_since bigint)
+               consumed_at bigint, lease_id uuid, leased boolean, beyond bigint, lag bigint, waiting_since bigint,
+               conflates boolean)
 LANGUAGE plpgsql STABLE SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 #variable_conflict use_column
 BEGIN
     RETURN QUERY
     SELECT q.name, k.name, k.partition_id, k.next, k.head, k.oldest, k.consumed, k.consumed_at, k.lease_id,
-           k.lease_until > 0, k.beyond, k.lag, k.waiting_since
+           k.lease_until > 0, k.beyond, k.lag, k.waiting_since, g.conflates
       FROM queend.group_positions(ARRAY(SELECT x.id FROM queend.consumer_groups x WHERE x.name = p_group), p_limit) AS k
-      CROSS JOIN LATERAL (SELECT x.queue_id FROM queend.consumer_groups x WHERE x.id = k.group_id OFFSET 0) AS g
+      CROSS JOIN LATERAL (SELECT x.queue_id, x.conflates FROM queend.consumer_groups x
+                           WHERE x.id = k.group_id OFFSET 0) AS g
       CROSS JOIN LATERAL (SELECT x.name FROM queend.queues x WHERE x.id = g.queue_id OFFSET 0) AS q
      ORDER BY q.name, k.partition_id;
 END $$;

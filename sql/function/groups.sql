@@ -3,15 +3,16 @@
 
 -- Returns the id of a queue's consumer group and creates the group at the first contact (group_within). Returns no row
 -- if the queue is unknown. Error QD409: the queue has as many groups as this session may create (names_bound).
-CREATE OR REPLACE FUNCTION queend.group_resolve(p_queue int, p_name text, p_mode text, p_from bigint)
-RETURNS TABLE (group_id int, start_at bigint, fresh boolean)
+CREATE OR REPLACE FUNCTION queend.group_resolve(p_queue int, p_name text, p_mode text, p_from bigint,
+    p_conflates boolean DEFAULT false)
+RETURNS TABLE (group_id int, start_at bigint, fresh boolean, conflates boolean)
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
     v_most CONSTANT int := queend.names_bound('group');
     r record;
 BEGIN
-    SELECT * INTO r FROM queend.group_within(p_queue, p_name, p_mode, p_from, v_most);
+    SELECT * INTO r FROM queend.group_within(p_queue, p_name, p_mode, p_from, v_most, p_conflates);
     IF NOT FOUND THEN
         RETURN;
     END IF;
@@ -21,6 +22,7 @@ BEGIN
     group_id := r.group_id;
     start_at := r.start_at;
     fresh := r.fresh;
+    conflates := r.conflates;
     RETURN NEXT;
 END $$;
 
@@ -28,18 +30,20 @@ END $$;
 -- (NULL: no bound). The first subscription of a group stays (first writer wins). If p_from (µs) is given, the group
 -- reads from then on. If p_from is NULL, the group reads from now on with p_mode 'new', otherwise from the oldest
 -- record. The mode 'waited' is for a group that began as `new` and whose first request was at p_from.
--- Such a group begins at p_from if that is earlier than its start (group_earlier). The queue mode's group has no
--- subscription, and is created whatever p_most says. Returns no row if the queue is unknown. Returns group_id NULL if
+-- Such a group begins at p_from if that is earlier than its start (group_earlier). p_conflates: the group gets only the
+-- newest record of each partition (pop_newest); this stays too. The queue mode's group has no subscription, does not
+-- conflate, and is created whatever p_most says. Returns no row if the queue is unknown. Returns group_id NULL if
 -- there are too many groups.
-CREATE OR REPLACE FUNCTION queend.group_within(p_queue int, p_name text, p_mode text, p_from bigint, p_most int)
-RETURNS TABLE (group_id int, start_at bigint, fresh boolean)
+CREATE OR REPLACE FUNCTION queend.group_within(p_queue int, p_name text, p_mode text, p_from bigint, p_most int,
+    p_conflates boolean DEFAULT false)
+RETURNS TABLE (group_id int, start_at bigint, fresh boolean, conflates boolean)
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 BEGIN
     IF p_mode = 'waited' THEN
         PERFORM queend.group_earlier(p_queue, p_name, p_from);
     END IF;
-    RETURN QUERY SELECT g.id, g.start_at, false FROM queend.consumer_groups g
+    RETURN QUERY SELECT g.id, g.start_at, false, g.conflates FROM queend.consumer_groups g
                   WHERE g.queue_id = p_queue AND g.name = p_name;
     IF FOUND THEN
         RETURN;
@@ -49,23 +53,23 @@ BEGIN
         RETURN;
     END IF;
     IF p_name <> '__QUEUE_MODE__' AND queend.names_room(p_queue, 'group', p_most, 1) < 1 THEN
-        RETURN QUERY SELECT NULL::int, NULL::bigint, false;
+        RETURN QUERY SELECT NULL::int, NULL::bigint, false, false;
         RETURN;
     END IF;
     RETURN QUERY
-    INSERT INTO queend.consumer_groups (id, queue_id, name, mode, start_at)
+    INSERT INTO queend.consumer_groups (id, queue_id, name, mode, start_at, conflates)
     SELECT queend.group_number(), p_queue, p_name,
            CASE WHEN s.start IS NULL THEN 'all' WHEN p_from IS NULL OR p_mode = 'waited' THEN 'new'
-                ELSE 'timestamp' END, s.start
+                ELSE 'timestamp' END, s.start, p_conflates AND p_name <> '__QUEUE_MODE__'
       FROM (SELECT CASE WHEN p_name = '__QUEUE_MODE__' THEN NULL WHEN p_from IS NOT NULL THEN p_from
                         WHEN p_mode = 'new' THEN queend.now_us() END AS start) AS s
     ON CONFLICT DO NOTHING
-    RETURNING id, start_at, true;
+    RETURNING id, start_at, true, conflates;
     IF NOT FOUND THEN      -- another session made it first
         IF p_mode = 'waited' THEN
             PERFORM queend.group_earlier(p_queue, p_name, p_from);
         END IF;
-        RETURN QUERY SELECT g.id, g.start_at, false FROM queend.consumer_groups g
+        RETURN QUERY SELECT g.id, g.start_at, false, g.conflates FROM queend.consumer_groups g
                       WHERE g.queue_id = p_queue AND g.name = p_name;
     END IF;
 END $$;

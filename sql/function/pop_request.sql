@@ -197,18 +197,33 @@ BEGIN
             RETURN;
         END IF;
     END IF;
-    SELECT max(r.status), min(r.first) FILTER (WHERE r.status = 1), sum(r.take) FILTER (WHERE r.status = 1)
-      INTO status, first, take
-      FROM queend.partitions p JOIN queend.queues q ON q.id = p.queue_id
-      CROSS JOIN LATERAL queend.pop(0, ARRAY[1], ARRAY[p_part], ARRAY[p_group], ARRAY[true], ARRAY[v_take], ARRAY[1],
-                                    ARRAY[false], ARRAY[p_lease], ARRAY[p_lease_us],
-                                    ARRAY[q.delayed_processing * 1000000::bigint],
-                                    ARRAY[q.window_buffer * 1000000::bigint],
-                                    ARRAY[CASE WHEN q.ttl_set THEN q.ttl ELSE 0 END * 1000000::bigint],
-                                    ARRAY[queend.rate_us(q.rate_limit, q.rate_period)],
-                                    ARRAY[queend.rate_burst(q.rate_limit, q.rate_burst,
-                                                            q.rate_period)]) AS r
-     WHERE p.id = p_part;
+    IF queend.conflates(p_group) THEN
+        SELECT r.status, CASE WHEN r.status = 1 THEN r.first END, CASE WHEN r.status = 1 THEN r.take END
+          INTO status, first, take
+          FROM queend.partitions p JOIN queend.queues q ON q.id = p.queue_id
+          CROSS JOIN LATERAL queend.pop_newest(0, ARRAY[1], ARRAY[p_part], ARRAY[p_group], ARRAY[true], ARRAY[v_take],
+                                        ARRAY[1], ARRAY[false], ARRAY[p_lease], ARRAY[p_lease_us],
+                                        ARRAY[q.delayed_processing * 1000000::bigint],
+                                        ARRAY[q.window_buffer * 1000000::bigint],
+                                        ARRAY[CASE WHEN q.ttl_set THEN q.ttl ELSE 0 END * 1000000::bigint],
+                                        ARRAY[queend.rate_us(q.rate_limit, q.rate_period)],
+                                        ARRAY[queend.rate_burst(q.rate_limit, q.rate_burst,
+                                                                q.rate_period)]) AS r
+         WHERE p.id = p_part;
+    ELSE
+        SELECT max(r.status), min(r.first) FILTER (WHERE r.status = 1), sum(r.take) FILTER (WHERE r.status = 1)
+          INTO status, first, take
+          FROM queend.partitions p JOIN queend.queues q ON q.id = p.queue_id
+          CROSS JOIN LATERAL queend.pop(0, ARRAY[1], ARRAY[p_part], ARRAY[p_group], ARRAY[true], ARRAY[v_take],
+                                        ARRAY[1], ARRAY[false], ARRAY[p_lease], ARRAY[p_lease_us],
+                                        ARRAY[q.delayed_processing * 1000000::bigint],
+                                        ARRAY[q.window_buffer * 1000000::bigint],
+                                        ARRAY[CASE WHEN q.ttl_set THEN q.ttl ELSE 0 END * 1000000::bigint],
+                                        ARRAY[queend.rate_us(q.rate_limit, q.rate_period)],
+                                        ARRAY[queend.rate_burst(q.rate_limit, q.rate_burst,
+                                                                q.rate_period)]) AS r
+         WHERE p.id = p_part;
+    END IF;
     IF v_paced IS NOT NULL THEN
         PERFORM queend.rates_return(v_paced, p_group, v_take - COALESCE(take, 0)::int);
     END IF;

@@ -216,7 +216,7 @@ DECLARE
 BEGIN
     SELECT c.* INTO k FROM queend.cursors c WHERE c.partition_id = p_part AND c.group_id = p_group FOR NO KEY UPDATE;
     v_found := queend.ack_found(k, p_part, k.lease_id, p_ids, queend.now_us());
-    SELECT range_agg(int8range(f.at, f.at, '[]')), max(f.at) FILTER (WHERE f.status = 4),
+    SELECT range_agg(int8range(f.at, f.at, '[]')), max(f.at) FILTER (WHERE k.conflates OR f.status = 4),
            array_agg(f.i ORDER BY f.at) FILTER (WHERE f.status IN (1, 2))
       INTO v_done, v_upto, v_dead
       FROM (SELECT u.at, u.ord::int - 1 AS i, get_byte(p_status, u.ord::int - 1) AS status
@@ -226,7 +226,11 @@ BEGIN
         v_done := v_done + int8multirange(int8range(k.committed + 1, v_upto, '[]'));
     END IF;
     IF -3 = ANY (v_found) THEN
-        v_done := COALESCE(v_done, '{}');      -- records that are gone may complete the window
+        -- Records that are gone may complete the window. For a group that conflates they were all of it.
+        v_done := COALESCE(v_done, '{}')
+                  + CASE WHEN k.conflates AND k.lease_until > queend.now_us()
+                         THEN int8multirange(int8range(k.committed + 1, GREATEST(k.lease_end, k.committed) + 1))
+                         ELSE '{}' END;
     END IF;
     SELECT w.* INTO v_new FROM queend.done_with(p_part, p_group, k.committed, k.beyond, v_done) AS w;
     IF v_new.too_many THEN

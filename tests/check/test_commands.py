@@ -24,6 +24,7 @@ RUN: dict[str, dict[str, tuple[str, ...]]] = {
     "docs/cli.md": {EXAMPLES: ("queend push orders",), "cli/test_cli_completion.py": ("eval ",)},
     "docs/client.md": {"client/test_client_document.py": ("python ", "sh queend worker shop:app"),
                        "client/test_client_wheel.py": ("sh pip install",)},
+    "docs/conflation.md": {TUTORIAL: ("python ", "$ ")},
     "docs/delays.md": {TUTORIAL: ("python ", "$ ")},
     "docs/encryption.md": {EXAMPLES: ("QUEEND_ENCRYPTION_KEYS=",)},
     "docs/erasing.md": {EXAMPLES: ("$ queend erase",)},

@@ -102,6 +102,21 @@ def test_a_group_is_made_without_taking_a_message(cli, client, queue, tmp_path):
     assert [one["data"] for one in client.pop(queue, consumerGroup="g", batch=10)] == [1, 2]
 
 
+def test_a_group_that_conflates(cli, other, elsewhere, client, queue):
+    client.push(queue, 1, 2)
+    client.pop(queue, consumerGroup="latest", conflation="true")
+    (told,) = cli.ok("export", queue).json["queues"]
+    assert told["groups"] == [{"name": "latest", "conflation": True}]
+    other.ok("import", "-", input=json.dumps({"queues": [told]}))
+    assert other.ok("export", queue).json["queues"] == [told]
+    assert "newest" in other.ok("group", "list", "--queue", queue, "-o", "wide").out
+    with elsewhere.client() as there:
+        there.push(queue, 1, 2)
+        assert [one["data"] for one in there.pop(queue, consumerGroup="latest")] == [2]
+    wrong = {"queues": [{"name": queue, "groups": [{"name": "latest", "conflation": "yes"}]}]}
+    assert "`conflation` is true or false" in cli("import", "-", input=json.dumps(wrong)).err
+
+
 @pytest.mark.parametrize("text, why", [
     ("", "contains no queues"), ("[1]", "contains no queues"), ("{", "is not valid JSON"),
     ('{"queues": [{}]}', "queue 0 has no name"),

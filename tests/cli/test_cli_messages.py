@@ -161,6 +161,20 @@ def test_much_input_takes_little_memory(cli, client, queue):
     assert told == "40000 stored" and int(used) < 80 << 10      # KiB; with all of it there would be 120 MiB
 
 
+def test_pop_the_newest(cli, client, queue):
+    client.push(queue, 1, 2, 3)
+    assert cli.ok("pop", queue, "--group", "latest", "--conflation", "--payload", "--ack").out == "3\n"
+    assert cli("pop", queue, "--group", "latest", "--conflation").status == 5
+    client.push(queue, 4, 5)
+    assert "newest" in cli.ok("group", "show", "latest", "-o", "wide").out
+    assert cli.ok("pop", queue, "--group", "latest", "--payload").out == "5\n"      # as the group is stored
+    client.pop(queue, consumerGroup="plain", autoAck="true")
+    told = cli.ok("pop", queue, "--group", "plain", "--conflation", "--payload")
+    assert told.out == "2\n" and "does not conflate" in told.err
+    assert "--conflation requires --group" in cli("pop", queue, "--conflation").err
+    assert cli("pop", queue, "--group", "g", "--conflation", "--auto-ack").status == 2
+
+
 def test_pop_and_acknowledge(cli, client, queue):
     nothing = cli("pop", queue)
     assert nothing.status == 5 and f"no message: there is no queue '{queue}'" in nothing.err

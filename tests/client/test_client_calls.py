@@ -263,3 +263,22 @@ def test_a_token_that_fits_no_header(kind: type, text: str) -> None:
         assert text not in str(raised.value)
     finally:
         one.close()
+
+
+def test_the_newest_message(q: Any, queue: str) -> None:
+    for n in range(3):
+        q.push(queue, n, partition="a")
+    (one,) = q.pop(queue, group="latest", conflation=True, batch=9)
+    assert one.data == 2
+    q.ack(one)
+    assert q.pop(queue, group="latest", conflation=True) == []
+    with pytest.raises(ValueError, match="conflation requires a group"):
+        q.pop(queue, conflation=True)
+    with pytest.raises(ValueError, match="auto_ack"):
+        q.pop(queue, group="latest", conflation=True, auto_ack=True)
+    q.pop(queue, group="plain", batch=1)
+    with pytest.warns(RuntimeWarning, match="group 'plain' .* does not conflate"):
+        assert q.pop(queue, group="plain", conflation=True) == []
+    q.push(queue, 3, partition="a")
+    with q.stream(queue, group="latest", conflation=True) as messages:
+        assert next(messages).data == 3

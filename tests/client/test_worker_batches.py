@@ -122,3 +122,19 @@ def test_a_batch_of_verdicts_alone_waits_for_a_full_queue(app: App, client: Plai
 def test_a_verdict_is_of_a_message_of_the_batch() -> None:
     with pytest.raises(ValueError, match="not of this batch"):
         BatchContext([]).fail(Message("q", "p", "t", 1, None, 1, 0, "l", "pid", "mid", None), "x")  # type: ignore
+
+
+def test_newest_messages(app: App, client: Plain, queue: str) -> None:
+    seen: list[int] = []
+
+    @app.worker(queue, group="g", conflation=True, poll=0.1)
+    def handle(message: Message) -> None:
+        seen.append(message.data)
+
+    for n in range(12):
+        client.push(queue, n, partition=f"p{n % 3}")
+    with app.running():
+        consumed(client, queue, "g")
+    assert sorted(seen) == [9, 10, 11]
+    with pytest.raises(ValueError, match="conflation requires a group"):
+        app.worker(queue, conflation=True, name="other")(handle)

@@ -126,7 +126,12 @@ def test_a_queue_in_the_query():
 
 
 def test_refusals():
-    assert refused(QUEUE, b"conflation=true") == "conflation is not supported"
+    alone = "conflation needs a consumerGroup: a group of a queue conflates, not one pop"
+    assert refused(QUEUE, b"conflation=true") == alone
+    assert refused(QUEUE, b"conflation=true&consumerGroup=__QUEUE_MODE__") == alone
+    assert refused(QUEUE, b"conflation=true&consumerGroup=g&autoAck=true") == (
+        "conflation cannot be combined with autoAck: the newest message is acknowledged")
+    assert probe_pop(QUEUE, b"conflation=true&consumerGroup=g&partitions=7")["batch"] == 7
     assert refused(QUEUE, b"consumerGroup=" + b"x" * 256) == "consumerGroup must be valid text of at most 255 bytes"
     assert refused(b"/api/v1/pop/queue/"
                    + b"x" * 256) == "The queue name in the path must be valid text of 1 to 255 bytes"

@@ -13,6 +13,8 @@ RESULTS = {
     "push_one": "ord int4, status int2, base int8, created_at int8, dup_offset _int8, dup_at _int8, seen bytea",
     "pop": "ord int4, status int2, attempt int4, first int8, take int4, base int8, n int4, created_at int8, ids bytea, "
            "body bytea, meta bytea, head int8, until int8, buried int4",
+    "pop_newest": "ord int4, status int2, attempt int4, first int8, take int4, base int8, n int4, created_at int8, "
+                  "ids bytea, body bytea, meta bytea, head int8, until int8, buried int4, since int8",
     "ack": "ord int4, status int2, codes bytea, released bool, committed int8, head int8, retry_until int8",
     "transaction": "ord int4, kind int2, status int2, base int8, created_at int8, codes bytea, released bool, "
                    "committed int8, head int8, dup_index int4, seen bytea",
@@ -30,8 +32,8 @@ RESULTS = {
                     " window_buffer int4, max_size int4, "
                     "encryption bool, priority int4, ttl int4, cleaned int8, cleaned_last bytea, paused bytea, "
                     "rate_us int8, rate_burst int4, shared int8, spread int4",
-    "group_within": "group_id int4, start_at int8, fresh bool",
-    "groups_find": "ord int4, group_id int4",
+    "group_within": "group_id int4, start_at int8, fresh bool, conflates bool",
+    "groups_find": "ord int4, group_id int4, conflates bool",
     "partitions_find": "id int4, queue_id int4, name text",
     "partition_find": "ord int4, partition_id int4",
     "pop_scan": "partition_id int4, next int8, head int8, lease_until int8",

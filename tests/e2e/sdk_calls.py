@@ -361,10 +361,60 @@ async def keys_and_locks(queen: Queen) -> None:
     assert [m["data"] for m in await messages_of(queen.queue("steps"))] == [1, 3]
 
 
+async def newest_messages(queen: Queen) -> None:
+    """What only the second generation has: a group that gets the newest message of each partition."""
+    if not SECOND_GENERATION:
+        return
+
+    def latest(group: str = "latest"):
+        return queen.queue("newest").group(group).conflation()
+
+    assert await latest().wait(False).pop() == [], "an empty answer says that it conflates, too"
+    await push_newest(queen, 0)
+    seen, stop = [], asyncio.Event()
+
+    async def handle(message) -> None:
+        seen.append((message["partition"], message["data"]))
+        if len(seen) == 1:
+            raise RuntimeError("given back")
+        if len(seen) == 4:
+            await push_newest(queen, 10)
+        if {data for _, data in seen} >= {14} and len(seen) >= 7:
+            stop.set()
+
+    async with asyncio.timeout(60):
+        await latest().each().consume(handle, signal=stop)
+    assert set(seen[:4]) == {(f"p{n}", 4) for n in range(3)} and {data for _, data in seen[4:]} <= {14}, seen
+    batches, stop = [], asyncio.Event()
+
+    async def handle_all(messages) -> None:
+        batches.append([message["data"] for message in messages])
+        stop.set()
+
+    await queen.queue("newest").group("all").conflation().consume(handle_all, signal=stop)
+    assert batches[0] == [14] * len(batches[0])
+    await queen.queue("newest").group("plain").batch(1).pop()
+    got = await latest("plain").batch(100).partitions(3).wait(False).pop()
+    assert len(got) == 20, "the group began without: the client warns, and gets every message"
+    depth = await queen.admin.get_queue_depth("newest", group="latest")
+    assert depth["conflation"] is True and depth["effectivePending"] == depth["partitionsPending"], depth
+    try:
+        await latest().commit_on_delivery().wait(False).pop()
+    except Exception as error:
+        assert "autoAck" in str(error), error
+    else:
+        raise AssertionError("conflation at once is refused")
+
+
+async def push_newest(queen: Queen, first: int) -> None:
+    for part in range(3):
+        await queen.queue("newest").partition(f"p{part}").push([{"data": first + n} for n in range(5)])
+
+
 CHECKS = [callbacks, consumers_that_end, what_else_builders_do, create_and_delete, duplicates_are_told,
           traces_and_any_payload, a_failing_handler_ends_in_the_dead_letters, acks_and_nacks,
           leases_are_renewed, transactions_fail_as_a_whole, a_dead_lease_stops_a_transaction, namespaces,
-          new_groups, buffered_pushes, keys_and_locks,
+          new_groups, buffered_pushes, keys_and_locks, newest_messages,
           a_waiting_pop_is_woken, several_partitions, default_consumer, reads_by_offset, a_replay_beside_producers]
 
 

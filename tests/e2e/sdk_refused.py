@@ -92,7 +92,6 @@ EMPTY, TOLD = {"QueueBuilder.pop", "QueueBuilder.pop_result", "DLQBuilder.get"},
 ABSENT = {
     "Queen.timer": (404, lambda queen: queen.timer("absent").key("k").after_ms(1000).payload({}).schedule()),
     "Ephemeral.queues": (404, lambda queen: queen.ephemeral.queues()),
-    "QueueBuilder.conflation": (400, lambda queen: queen.queue("absent").group("g").conflation(True).wait(False).pop()),
     "TransactionBuilder.timer": (400, lambda queen: queen.transaction().queue("absent").push([{"data": 1}])
                                  .timer("absent").key("k").after_ms(1000).payload({}).schedule().commit())}
 answered: list[int] = []

@@ -97,6 +97,7 @@ def transaction(client: Client, queue: str, messages: list[dict]) -> None:
 # What is held back, what is done before, and the request that sends it.
 STATEMENTS: dict[str, tuple[str, Callable, Callable]] = {
     "pop": ("pop", lambda *_: None, pops),
+    "pop of a group that conflates": ("pop_newest", lambda *_: None, lambda *all: pops(*all, conflation=True)),
     "pop_scan": ("pop_scan", lambda *_: None, pops),
     "group_within": ("group_within", lambda *_: None, pops),
     "claim": ("claim", consumed, pops),

@@ -15,6 +15,7 @@ from psycopg.rows import namedtuple_row
 from queend._core import probe_zip
 
 NOTHING = "00000000-0000-0000-0000-000000000000"
+HOUR = 3_600_000_000      # µs
 _last = 0
 
 
@@ -109,6 +110,16 @@ def batch(part: int, ids: list[bytes], payloads: list[bytes] | None = None, meta
     payloads = payloads or [b'{"id":"%s"}' % i.hex().encode() for i in ids]
     return Batch(part, skip, len(ids), own if kind is None else kind, as_uuid(lo), as_uuid(hi), b"".join(ids),
                  body(payloads), meta(metas or {}))
+
+
+def timed(part, ids, moments, payloads=None):
+    """One batch row; moments: µs or None, one per record."""
+    row = batch(part, ids, payloads)
+    out = b"\x10"
+    for place, due in enumerate(moments):
+        if due is not None:
+            out += varint(place) + b"\x08" + varint(8) + struct.pack(">q", due)
+    return row._replace(meta=out if len(out) > 1 else None)
 
 
 COMPARE = 4      # status of a row of the log that may hold records of a partition
@@ -207,6 +218,15 @@ def stored(db, part, count: int, rows: int = 1) -> list[bytes]:
     ids = [id7() for _ in range(count)]
     for at in range(0, count, count // rows):
         db.push(batch(part, ids[at:at + count // rows]))
+    return ids
+
+
+def addressed(db, part: int, count: int, name: str) -> list[bytes]:
+    """As a redrive stores them: with their address, in one transaction."""
+    ids = [id7() for _ in range(count)]
+    with db.connection.transaction():
+        (row,) = db.push(batch(part, ids))
+        db.rows("SELECT queend.address_add(%s, %s, %s, %s)", part, row.base, row.base + count - 1, name)
     return ids
 
 

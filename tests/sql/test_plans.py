@@ -22,6 +22,7 @@ PUSH_COMPARES = f"SELECT * FROM queend.push(%s, %s::int[], {PUSH}, p_compares =>
 POP_CALL = ("SELECT * FROM queend.pop(0, %s::int[], %s::int[], %s::int[], %s::boolean[], %s::int[], %s::int[],"
             " %s::boolean[], %s::uuid[],"
             " %s::bigint[], %s::bigint[], %s::bigint[])")
+NEWEST_CALL = POP_CALL.replace("queend.pop(", "queend.pop_newest(")
 
 
 # catalog has one row and no key to ask for.
@@ -52,6 +53,8 @@ def loaded(postgres):
     queue = early.rows("SELECT * FROM queend.resolve(ARRAY['plans'], ARRAY['first'])")[0].queue_id
     group = early.rows("SELECT * FROM queend.group_resolve(%s, 'readers', 'all', NULL)", queue)[0].group_id
     assert early.rows("SELECT * FROM queend.group_resolve(%s, 'later', 'all', NULL)", queue)[0].group_id == group + 1
+    assert early.rows("SELECT * FROM queend.group_resolve(%s, 'newest', 'all', NULL, true)",
+                      queue)[0].group_id == group + 2
     early.rows("TRUNCATE queend.log, queend.late_ids, queend.cursors, queend.partitions")
     early.rows("ANALYZE")
     for _, call, values in calls(queue, group, [1]):
@@ -104,6 +107,9 @@ def calls(queue: int, group: int, parts: list[int]):
     yield 60, POP_CALL, pop(True)
     # A group that meets these partitions first: each cursor is made, and marks its partition for the figures.
     yield 75, POP_CALL, pop(True, group + 1, True)
+    yield 75, NEWEST_CALL, pop(False, group + 2, True)
+    yield 25, "SELECT * FROM queend.release(%s, %s, %s::uuid[])", (parts, [group + 2] * n, [lease] * n)
+    yield 75, NEWEST_CALL, pop(True, group + 2)
     yield 160, TRANSACTION, (*push([batch(p, [id7()]) for p in parts]), *acks(new)[:2], [None] * n, *acks(new)[3:],
                              [], [], [], [], [], [])
     yield 15, "SELECT * FROM queend.release(%s, %s, %s::uuid[])", (parts, [group] * n, [lease] * n)

@@ -290,4 +290,4 @@ def test_group_of_one_name_by_two(two, partitions):
     mine, = a.rows(call, queue, "new")
     waiting = Waiting(watcher, b, lambda: b.rows(call, queue, "all"))
     a.rows("COMMIT")
-    assert waiting.result() == [(mine.group_id, mine.start_at, False)] and mine.fresh
+    assert waiting.result() == [(mine.group_id, mine.start_at, False, False)] and mine.fresh

@@ -6,20 +6,11 @@ import random
 import uuid
 
 import pytest
-from sql.records import batch, consume, delete, id7, stored
+from sql.records import addressed, consume, delete, stored
 from support.seeds import seed_of_run
 
 CLAIM = ("SELECT part, grp FROM queend.claim(%s, %s::int[], %s::int[], %s::bigint[], %s::int[], %s::bigint[],"
          " %s::uuid[], %s::bigint[])")
-
-
-def addressed(db, part: int, count: int, name: str) -> list[bytes]:
-    """As a redrive stores them: with their address, in one transaction."""
-    ids = [id7() for _ in range(count)]
-    with db.connection.transaction():
-        (row,) = db.push(batch(part, ids))
-        db.rows("SELECT queend.address_add(%s, %s, %s, %s)", part, row.base, row.base + count - 1, name)
-    return ids
 
 
 def runs(db, part: int) -> list[tuple]:

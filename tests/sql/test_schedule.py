@@ -2,26 +2,12 @@
 from __future__ import annotations
 
 import random
-import struct
 import threading
 import uuid
 
 import pytest
-from sql.records import batch, id7, id_text, push_arrays, varint
+from sql.records import HOUR, id7, id_text, push_arrays, timed
 from support.wait import PATIENCE, until
-
-HOUR = 3_600_000_000
-
-
-def timed(part, ids, moments, payloads=None):
-    """One batch row; moments: µs or None, one per record."""
-    row = batch(part, ids, payloads)
-    out = b"\x10"
-    for place, due in enumerate(moments):
-        if due is not None:
-            out += varint(place) + b"\x08" + varint(8) + struct.pack(">q", due)
-    return row._replace(meta=out if len(out) > 1 else None)
-
 
 @pytest.fixture
 def put(db):

@@ -12,9 +12,9 @@ from support.wait import PATIENCE, until
 from queend._core import probe_statements
 
 FENCE = " WHERE clock_timestamp() <= %s OR queend.late(%s)"
-CHANGE = {"push", "push_due", "push_one", "pop", "turn", "claim", "ack", "ack_leased", "transaction", "transaction_due",
-          "stream_cycle", "renew", "release", "take_back", "resolve_within", "group_within", "rates_take", "kv_write",
-          "kv_bundle", "transaction_bundle", "locks"}
+CHANGE = {"push", "push_due", "push_one", "pop", "pop_newest", "turn", "claim", "ack", "ack_leased", "transaction",
+          "transaction_due", "stream_cycle", "renew", "release", "take_back", "resolve_within", "group_within",
+          "rates_take", "kv_write", "kv_bundle", "transaction_bundle", "locks"}
 
 
 def test_all_that_changes_something_is_fenced() -> None:

@@ -45,7 +45,8 @@ SCHEMAS = {
                         leaseId=MAYBE, consumerGroup=TEXT, partitionsClaimed=INTEGER, windowBufferActive=FLAG,
                         messages=array(ref("Message")),
                         reason={"enum": ["queue_not_found", "partition_not_found", "paused", "leased", "empty"]},
-                        autopilot=record(["partitions", "batch"], partitions=INTEGER, batch=INTEGER)),
+                        autopilot=record(["partitions", "batch"], partitions=INTEGER, batch=INTEGER),
+                        conflation={"const": True}, conflationConflict={"const": True}),
     "Ack": ACK_OF,
     "WindowAck": record(["windowId"], windowId=TEXT, **VERDICT),
     "AckResult": record(["index", "success"], index=INTEGER, transactionId=TEXT, windowId=TEXT, messages=INTEGER,
@@ -125,6 +126,8 @@ POP = [parameter("batch", {**INTEGER, "minimum": 1}, "maximum number of messages
        parameter("leaseSeconds", {**INTEGER, "minimum": 1, "maximum": 86400},
                  "duration of the lease; default: leaseTime of the queue"),
        parameter("autoAck", FLAG, "consume the messages with the delivery"),
+       parameter("conflation", FLAG, "a new group gets only the newest message of each partition; requires "
+                 "consumerGroup, not with autoAck"),
        parameter("autopilot", FLAG, "let the daemon choose batch and partitions if they are not given"),
        parameter("subscriptionMode", {"enum": ["all", "from_beginning", "new", "new-only"]},
                  "start position of a new group"), parameter("subscriptionFrom", TEXT, "`now` or a timestamp"),
@@ -161,7 +164,7 @@ def stream(summary: str, *more: dict[str, Any]) -> dict[str, Any]:
                          "content": {"text/event-stream": {"schema": TEXT}}},
                  **{code: one for code, one in answers("200", "", None, "400", "403", "503").items() if code != "200"}}
     named = ("batch", "consumerGroup", "autoAck", "partitions", "subscriptionMode", "subscriptionFrom", "format",
-             "leaseSeconds")
+             "leaseSeconds", "conflation")
     own = [parameter("credit", {**INTEGER, "minimum": 1, "maximum": 10000, "default": 100},
                      "maximum number of delivered messages without acknowledgment"),
            parameter("heartbeat", {**INTEGER, "minimum": 1, "maximum": 600, "default": 15},

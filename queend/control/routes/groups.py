@@ -83,11 +83,11 @@ async def tell(request: Request, *queues: str, moved: bool = True) -> None:
 
 
 @router.declare("GET /api/v1/consumer-groups", READ,
-                array(whole("paused", "pausedBy", name=GROUP_NAME, topics=array(TEXT), queueName=TEXT, members=INTEGER,
-                            **integers("partitionsWithLag", "totalLag", "maxTimeLag"),
+                array(whole("conflation", "paused", "pausedBy", name=GROUP_NAME, topics=array(TEXT), queueName=TEXT,
+                            members=INTEGER, **integers("partitionsWithLag", "totalLag", "maxTimeLag"),
                             state={"enum": ["Stable", "Lagging", "Dead"]}, subscriptionMode=MAYBE,
-                            subscriptionTimestamp=SOME_TIME, subscriptionCreatedAt=SOME_TIME, paused=FLAG,
-                            pausedBy={"enum": PAUSED_BY})),
+                            subscriptionTimestamp=SOME_TIME, subscriptionCreatedAt=SOME_TIME, conflation=FLAG,
+                            paused=FLAG, pausedBy={"enum": PAUSED_BY})),
                 [QUEUE, parameter("pausedBy", {"enum": PAUSED_BY}, "only groups that are paused by themselves, or with "
                                   "their queue alone"),
                  parameter("minLagSeconds", {**INTEGER, "minimum": 0, "default": 0}, "only groups for which a message "
@@ -98,7 +98,8 @@ async def group_list(request: Request) -> Json:
     counts its cursors. `totalLag` and `partitionsWithLag` include partitions without a cursor. `maxTimeLag` is the age
     in seconds of the oldest message that is due; above 300 the state is `Lagging`. The state is `Dead` if messages are
     due and the group has cursors, but never received a message. For a paused group, `pausedBy` says whether the group
-    or the queue is paused. The header `Link` names the next page, if there is one."""
+    or the queue is paused. A group with `conflation` gets only the newest message of each partition; its lag counts all
+    messages. The header `Link` names the next page, if there is one."""
     page = Page(request)
     search, queue = page.search, page.text("queue")
     by = page.text("pausedBy")
@@ -119,6 +120,7 @@ async def group_list(request: Request) -> Json:
         "state": _state(row),
         "subscriptionMode": row.mode if row.start_at is not None else None, "subscriptionTimestamp": ts3(row.start_at),
         "subscriptionCreatedAt": ts3(row.created_at) if row.start_at is not None else None,
+        **({"conflation": True} if row.conflates else {}),
         **({"paused": True, "pausedBy": "group" if (row.queue, row.name) in themselves else "queue"}
            if row.paused else {})} for row in found],
         headers=headers)
@@ -154,7 +156,7 @@ async def group_lagging(request: Request) -> Json:
 
 
 @router.declare("GET /api/v1/consumer-groups/{group}", READ, mapping(
-    whole(partitions=array(whole(
+    whole("conflation", conflation=FLAG, partitions=array(whole(
         "standsSince", "leasesLapsed", partition=TEXT, workerId=MAYBE, lastConsumedAt=SOME_TIME, totalConsumed=INTEGER,
         offset=INTEGER, head=INTEGER, offsetLag=INTEGER, timeLagSeconds=INTEGER, leaseActive=FLAG, standsSince=TIME,
         leasesLapsed=INTEGER)))), where="itself", page=SHOWN)
@@ -171,7 +173,8 @@ async def group_show(request: Request, group: PathName) -> Json:
     for row in await rows(request, SHOW, group, Page(request).limit):
         if not allows(rules, row.queue, READS, group):
             continue
-        queues.setdefault(row.queue, {"partitions": []})["partitions"].append({
+        shown = queues.setdefault(row.queue, {"partitions": [], **({"conflation": True} if row.conflates else {})})
+        shown["partitions"].append({
             "partition": row.partition, "workerId": row.lease_id and str(row.lease_id),
             "lastConsumedAt": ts3(row.consumed_at), "totalConsumed": row.consumed, "offset": row.next, "head": row.head,
             "offsetLag": row.lag, "timeLagSeconds": age_s(row.waiting_since, row.now),

@@ -25,6 +25,7 @@ PARTITIONS_FROM = PARTITIONS_BY.format(
 LAST = "\U0010ffff"      # behind every other character
 SPACES = "SELECT * FROM queend.space_list(%s, %s, %s)"
 DEPTH = "SELECT * FROM queend.group_depth(%s, %s, %s)"
+CONFLATES = "SELECT g.conflates FROM queend.consumer_groups g WHERE g.queue_id = %s AND g.name = %s"
 
 
 @router.declare("GET /api/v1/resources/partitions", READ,
@@ -67,15 +68,17 @@ async def partition_list(request: Request) -> Json:
 async def queue_depth(request: Request, queue: PathName) -> Json:
     """Returns the number of messages that a `group` has not consumed; without a group, that of the group with the
     highest lag in each partition. A group that does not exist has all messages to consume. With a group, `partitions`
-    lists those with the longest wait. 404 if the queue does not exist."""
+    lists those with the longest wait. `effectivePending` is the number of messages that will be delivered: one for each
+    partition if the group conflates. 404 if the queue does not exist."""
     page = Page(request)
     group = page.text("group")
     await request.app.state.control.stats.fresh()
     head = await queue_row(request, queue)
     found = await rows(request, DEPTH, head.id, group, page.limit)
     pending, waiting = found[0].pending, found[0].partitions
-    return Json({"queue": queue, "group": group, "pending": pending, "partitionsPending": waiting, "conflation": False,
-                 "effectivePending": pending,
+    conflates = group is not None and any(row.conflates for row in await rows(request, CONFLATES, head.id, group))
+    return Json({"queue": queue, "group": group, "pending": pending, "partitionsPending": waiting,
+                 "conflation": conflates, "effectivePending": waiting if conflates else pending,
                  "partitions": [{"partition": row.name, "pending": row.lag} for row in found if row.name is not None]})
 
 

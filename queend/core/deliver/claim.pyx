@@ -105,7 +105,7 @@ cdef void claim_release(Engine* e, Claim* c) noexcept nogil:
     cdef Release* x = claim_release_new(&e.takebacks if c.job.req.auto_ack else &e.releases, c.cursor, c.job.lease)
     if x != NULL:
         x.pin = epoch_share(e.worker.pins, c.job.job.r.pin)
-        x.span_first = c.first
+        x.span_first = c.first - c.passed
         x.span_stop = c.first + c.take
 
 cdef void claim_release_fed(Engine* e, FeedLease* x) noexcept nogil:

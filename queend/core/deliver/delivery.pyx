@@ -18,8 +18,8 @@ cdef struct Delivery:
 
 cdef inline const char* delivery_type(PopJob* j) noexcept nogil:
     # Returns the content type of an answer with messages. A pop over several queues is answered in JSON: a framed
-    # answer names one queue.
-    if j.req.frames and not j.any_queue:
+    # answer names one queue. So is an answer that says something about conflation.
+    if j.req.frames and not j.any_queue and popjob_conflation(j) == CONFLATION_NONE:
         return FRAMES_TYPE
     return EVENTS_TYPE if j.req.events else JSON_TYPE
 
@@ -39,6 +39,7 @@ cdef void delivery_begin(Delivery* d, Worker* w, PopJob* j, Buf* out) noexcept n
     d.m.as_event = j.req.events
     d.m.feed = j.req.feed
     d.m.window = j.req.window
+    d.m.conflation = <uint8_t>popjob_conflation(j)
     d.m.claimed = j.n_claims
     d.at = out.len
     if d.m.feed:
@@ -136,7 +137,7 @@ cdef int delivery_end(Delivery* d) noexcept nogil:
     else:
         if d.n == 0:
             popreply_open(d.out, &d.m)        # no record of it could be read
-        popreply_close(d.out, &d.j.req)
+        popreply_close(d.out, &d.j.req, d.m.conflation)
     if d.w.unzip.short_of_memory or d.w.seal.short_of_memory:
         d.w.unzip.short_of_memory = False
         d.w.seal.short_of_memory = False

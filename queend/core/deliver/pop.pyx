@@ -89,6 +89,10 @@ cdef void pop_try(Worker* w, PopJob* j) noexcept nogil:
     if j.group == NULL:
         pop_wait_or_answer(w, j, WHY_NOT_FOUND if j.want_partition.p != NULL else WHY_NO_PARTITION)
         return
+    if j.req.feed and popjob_conflation(j) == CONFLATION_CONFLICT:
+        # the events of a stream have no place for it
+        job_refuse(&j.job, 400, b"The group does not conflate, because it began without conflation")
+        return
     pop_claim(w, j)
 
 cdef void pop_pass(Worker* w, PopJob* j) noexcept nogil:
@@ -278,7 +282,7 @@ cdef void pop_claim(Worker* w, PopJob* j) noexcept nogil:
     cdef bint cached = False
     cdef PopJob* wake = NULL
     uv_mutex_lock(&book.lock)
-    if j.req.autopilot:
+    if j.req.autopilot and not j.group.conflates:
         pop_choose(j)
     take = index_take(j)
     if j.n_claims == 0:
@@ -338,7 +342,8 @@ cdef bint pop_take_cached(PopJob* j, PopJob** wake) noexcept nogil:
     cdef int n = 0
     cdef CachedRow* r
     cdef Claim* c
-    if j.job.isolated or rowcache.first == NULL or queue_holds_back(j.queue) or j.queue.ttl_us:
+    if (j.job.isolated or rowcache.first == NULL or queue_holds_back(j.queue) or j.queue.ttl_us
+            or j.group.conflates):
         return False
     now = clock_mono_us()
     for i in range(j.n_claims):
@@ -449,10 +454,10 @@ cdef void pop_ask_group(Engine* e, PopJob* j, Queue* q) noexcept nogil:
     # the queue, it begins with its first request (pop_first_us). Requires catalog.lock.
     cdef int64_t first_us = pop_first_us(j, q) if j.req.sub_new and clock_db_known() else 0
     if first_us:
-        ask_group(e, q, j.req.group, slice_lit(b"waited"), True, clock_db_at(first_us))
+        ask_group(e, q, j.req.group, slice_lit(b"waited"), True, clock_db_at(first_us), j.req.conflation)
     else:
         ask_group(e, q, j.req.group, slice_lit(b"new") if j.req.sub_new else slice_lit(b"all"), j.req.sub_from_valid,
-                  j.req.sub_from_us)
+                  j.req.sub_from_us, j.req.conflation)
 
 cdef int64_t pop_first_us(PopJob* j, Queue* q) noexcept nogil:
     # Returns when the pop's group first asked for the queue by name, or by namespace and task (monotonic). Returns 0 if

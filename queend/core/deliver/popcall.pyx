@@ -13,16 +13,20 @@ cdef bint popcall_send(Engine* e) noexcept nogil:
     if call.base.jobs.n == 0:
         call_drop(&call.base)
         return False
+    if call.newest:
+        call_asks(&call.base, STMT_POP_NEWEST)        # the parameters are those of STMT_POP
     popcall_encode(call, a)
     popcall_reserve(call)
     e.worker.counters.op[OP_POP].calls += 1
     return call_send(&call.base)
 
 cdef void popcall_gather(PopCall* call, JobList* list) noexcept nogil:
-    # Adds pops that wait for a statement, and their candidates, to the call.
+    # Adds pops that wait for a statement, and their candidates, to the call. Pops of groups that conflate have calls of
+    # their own.
     cdef Engine* e = call.base.engine
     cdef PopJob* j
     cdef bint isolated = False
+    cdef bint newest
     cdef int crowded = 0
     cdef int i
     call.claims = <Claim**>arena_alloc(&call.base.arena, CALL_ROOM * sizeof(Claim*))
@@ -35,7 +39,8 @@ cdef void popcall_gather(PopCall* call, JobList* list) noexcept nogil:
             crowded += 1
             popcall_put_off(e, <PopJob*>joblist_take(list), clock_mono_us(), UNSENT_TEXT)
             continue
-        if j.job.isolated and call.base.jobs.n or not popcall_room(call, j):
+        newest = j.group.conflates
+        if call.base.jobs.n and (j.job.isolated or newest != call.newest) or not popcall_room(call, j):
             break
         isolated = j.job.isolated
         joblist_take(list)
@@ -46,6 +51,7 @@ cdef void popcall_gather(PopCall* call, JobList* list) noexcept nogil:
             claim_drop(e, j, False)
             pop_try(e.worker, j)
         else:
+            call.newest = newest
             claim_lease(e.worker, j)
             for i in range(j.n_claims):
                 call.claims[call.n_claims] = &j.claims[i]
@@ -73,7 +79,7 @@ cdef void popcall_encode(PopCall* call, PopArgs* a) noexcept nogil:
             pgarray_int4(&a.group, c.group.id)
             pgarray_bool(&a.may_be_missing, atomic_get8(&c.may_be_missing) != 0)
         pgarray_int4(&a.budget, j.allowed)
-        pgarray_int4(&a.parts, j.req.partitions)
+        pgarray_int4(&a.parts, j.req.partitions if not call.newest else j.n_claims)
         pgarray_bool(&a.auto_ack, j.req.auto_ack)
         pgarray_uuid(&a.lease, j.lease)
         pgarray_int8(&a.lease_us, j.lease_us)
@@ -191,6 +197,8 @@ cdef void popcall_book(PopCall* call, PGresult* res, int64_t now) noexcept nogil
             c.made = True
             c.job.n_made += 1
             c.first = pg_int8(res, row, POP_FIRST)
+            if call.newest:
+                c.passed = c.first - pg_int8(res, row, POP_SINCE)
         if c.row < 0:
             c.row = row
         if c.made:

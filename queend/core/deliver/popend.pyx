@@ -38,8 +38,12 @@ cdef void popend_pauses_drain(Engine* e) noexcept nogil:
 
 cdef void popend_paused(PopJob* j) noexcept nogil:
     cdef Request* r = job_end(&j.job)
+    cdef Buf* out = reply_begin(r, 200, JSON_TYPE)
     r.worker.counters.empty_pops += 1
-    reply_simple(r, b'{"messages":[],"paused":true}')
+    buf_text(out, b'{"messages":[],"paused":true')
+    j.req.autopilot = False       # nothing was chosen
+    popreply_end(out, &j.req, popend_conflation(j))
+    reply_end(r)
 
 # ---- deadlines -------------------------------------------------------------------------------------------------------
 
@@ -178,7 +182,8 @@ cdef void popend_empty(PopJob* j, int why) noexcept nogil:
         j.queue.tally[r.worker.index].pop_requests += 1
         j.queue.tally[r.worker.index].pop_empty += 1
     out = reply_begin(r, 200, EVENTS_TYPE if j.req.events else JSON_TYPE)
-    popreply_empty(out, &j.req, why, j.only.partition.uuid if j.only != NULL else NULL, popend_reason(j))
+    popreply_empty(out, &j.req, why, j.only.partition.uuid if j.only != NULL else NULL, popend_reason(j),
+                   popend_conflation(j))
     reply_end(r)
 
 cdef const char* popend_reason(PopJob* j) noexcept nogil:
@@ -190,6 +195,26 @@ cdef const char* popend_reason(PopJob* j) noexcept nogil:
     if j.group != NULL and j.group.paused:
         return b"paused"
     return b"leased" if j.looked_up and j.known and popend_leased(j) else b"empty"
+
+cdef int popend_conflation(PopJob* j) noexcept nogil:
+    # Returns what an answer without messages says about conflation, CONFLATION_*. A group that is not known yet will
+    # conflate if the pop asks for it. A pop of a namespace or task conflicts if none of its groups conflates.
+    cdef Queue* q
+    cdef Group* g
+    cdef int found = CONFLATION_NONE
+    if not j.any_queue and j.group != NULL:
+        return popjob_conflation(j)
+    if not j.req.conflation:
+        return CONFLATION_NONE
+    uv_rwlock_rdlock(&catalog.lock)
+    q = catalog.list if j.any_queue else catalog_queue(j.req.queue)
+    while q != NULL and found != CONFLATION_ON:
+        g = catalog_group(q, j.req.group) if not j.any_queue or pop_any_matches(j, q) else NULL
+        if g != NULL:
+            found = CONFLATION_ON if g.conflates else CONFLATION_CONFLICT
+        q = q.next if j.any_queue else NULL
+    uv_rwlock_rdunlock(&catalog.lock)
+    return found if found != CONFLATION_NONE else CONFLATION_ON
 
 cdef bint popend_leased(PopJob* j) noexcept nogil:
     # Returns True if a lease of the group holds messages that the pop asks for.

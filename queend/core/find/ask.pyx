@@ -50,7 +50,8 @@ cdef void ask_stored(Engine* e, PushItem* it) noexcept nogil:
         a.at[a.n].item = it
         a.n += 1
 
-cdef void ask_group(Engine* e, Queue* q, Slice name, Slice mode, bint has_since, int64_t since_us) noexcept nogil:
+cdef void ask_group(Engine* e, Queue* q, Slice name, Slice mode, bint has_since, int64_t since_us,
+                    bint conflates) noexcept nogil:
     cdef Ask* a = e.round.waiting
     while a != NULL and not (a.kind == ASK_GROUP and a.at[0].id == q.id and slice_eq(a.at[0].second, name)):
         a = a.next
@@ -66,6 +67,7 @@ cdef void ask_group(Engine* e, Queue* q, Slice name, Slice mode, bint has_since,
     a.mode = mode
     a.has_since = has_since
     a.since_us = since_us
+    a.conflates = conflates
 
 # ---- sent ----------------------------------------------------------------------------------------------------------
 
@@ -88,6 +90,7 @@ cdef void ask_write_group(Engine* e, Ask* a, GroupArgs* p) noexcept nogil:
     if a.has_since:
         arg_int8(&p.from_us, a.since_us)
     ask_write_bound(&p.max_groups, e.settings.max_groups)
+    arg_bool(&p.conflates, a.conflates)
 
 cdef void ask_write_names(Engine* e, Ask* a, NamesArgs* p) noexcept nogil:
     # Encodes names with the name of their queue (ASK_RESOLVE, ASK_DRAINED) or its id. ASK_NAMES and ASK_SIZE have ids
@@ -187,11 +190,13 @@ cdef void ask_take_sizes(Ask* a, PGresult* res) noexcept nogil:
 # Columns of group_within.
 cdef enum:
     GROUP_WITHIN_ID = 0       # NULL: the group may not be made
+    GROUP_WITHIN_CONFLATES = 3
 
 # Columns of groups_find, and of partition_find.
 cdef enum:
     NAMES_FIND_ORD = 0
     NAMES_FIND_ID
+    NAMES_FIND_CONFLATES      # of groups_find
 
 cdef void ask_take_groups(Ask* a, PGresult* res) noexcept nogil:
     # Takes the rows of groups. ASK_GROUP: one row of group_within. ASK_GROUPS, and ASK_GROUP that finds: rows of
@@ -214,7 +219,8 @@ cdef void ask_take_groups(Ask* a, PGresult* res) noexcept nogil:
         q = catalog_queue_id(a.at[i].id) if 0 <= i < a.n else NULL
         if q == NULL:
             continue
-        g = catalog_add_group(q, pg_int4(res, row, NAMES_FIND_ID if found else GROUP_WITHIN_ID), a.at[i].second)
+        g = catalog_add_group(q, pg_int4(res, row, NAMES_FIND_ID if found else GROUP_WITHIN_ID), a.at[i].second,
+                              pg_bool(res, row, NAMES_FIND_CONFLATES if found else GROUP_WITHIN_CONFLATES))
         if g != NULL and a.kind == ASK_GROUP:
             group_want_scan(g)
             waiters_first_forget(waiters_first_key(False, q.name, slice_of(NULL, 0), g.name))

@@ -62,7 +62,8 @@ cdef Unacked* unacked_begin(Claim* claim) noexcept nogil:
         return NULL
     memcpy(h.lease, claim.job.lease, 16)
     h.leased_us = clock_mono_us()
-    h.first = claim.first
+    h.first = claim.first - claim.passed
+    h.passed = claim.passed
     h.n = claim.take
     h.place = claim.place
     h.ids = <unsigned char*>h + sizeof(Unacked)

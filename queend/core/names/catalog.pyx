@@ -134,7 +134,7 @@ cdef Partition* catalog_add_partition(Queue* q, int32_t id, Slice name) noexcept
     atomic_add64(&catalog.n_partitions, 1)
     return p
 
-cdef Group* catalog_add_group(Queue* q, int32_t id, Slice name) noexcept nogil:
+cdef Group* catalog_add_group(Queue* q, int32_t id, Slice name, bint conflates) noexcept nogil:
     cdef Group* g = catalog_group(q, name)
     cdef uint64_t h = catalog_hash(name)
     if g != NULL:
@@ -157,6 +157,7 @@ cdef Group* catalog_add_group(Queue* q, int32_t id, Slice name) noexcept nogil:
     if g == NULL:
         return NULL
     g.id = id
+    g.conflates = conflates
     g.queue = q
     g.paused = catalog_paused(q, id)
     g.name = slice_keep(name)

@@ -104,7 +104,7 @@ cdef struct NamesArgs:
     PgArray first, second, max_queues, max_partitions
 
 cdef struct GroupArgs:
-    PgArray queue, name, mode, from_us, max_groups
+    PgArray queue, name, mode, from_us, max_groups, conflates
 
 cdef struct IdsArgs:
     # ids_stored

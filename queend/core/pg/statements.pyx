@@ -66,6 +66,7 @@ cdef enum:
     STMT_KV_BUNDLE
     STMT_LOCKS
     STMT_TRANSACTION_BUNDLE
+    STMT_POP_NEWEST
     STMT_COUNT
 
 # Values of the first column of a row, besides the index of what the row is about.
@@ -104,6 +105,7 @@ cdef enum:
     POP_HEAD
     POP_UNTIL
     POP_DEAD_LETTERED
+    POP_SINCE                 # of pop_newest: the first offset of the claim
 # POP_STATUS
 cdef enum PopStatus:
     POP_ROW_NOTHING = 0       # nothing to deliver
@@ -239,7 +241,7 @@ cdef inline bint statement_stores(int statement) noexcept nogil:
 cdef inline bint statement_delivers(int statement) noexcept nogil:
     # Returns True if messages are delivered when the statement ends.
     return (statement == STMT_POP or statement == STMT_CLAIM or statement == STMT_TURN
-            or statement == STMT_ACK_LEASED)
+            or statement == STMT_ACK_LEASED or statement == STMT_POP_NEWEST)
 
 cdef inline bint statement_stored(int statement, PGresult* res) noexcept nogil:
     # Returns True if a statement that stores (statement_stores) changed something, by the rows of its answer. A refused
@@ -278,6 +280,7 @@ cdef const StatementDef* statements_open() noexcept nogil:
                      b"SELECT * FROM queend.push_one($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$14,$15,$16,$17,$18,$19,"
                      b"$20,$21,$13)")
     statement_define(&s[STMT_POP], b"pop", b"vIIIBIIBUQQQQQI!", NULL)
+    statement_define(&s[STMT_POP_NEWEST], b"pop_newest", b"vIIIBIIBUQQQQQI!", NULL)
     statement_define(&s[STMT_ACK], b"ack", b"vIIUIYYIQIIT!", NULL)
     statement_define(&s[STMT_TRANSACTION], b"transaction", b"vIIIISUUYYYIIUIYYIITUIIQQIQQb!", NULL)
     statement_define(&s[STMT_TRANSACTION_DUE], b"transaction_due", b"vIIIISUUYYYIIUIYYIITUIIQQIQQb!", NULL)
@@ -285,7 +288,7 @@ cdef const StatementDef* statements_open() noexcept nogil:
     statement_define(&s[STMT_RELEASE], b"release", b"IIU!", NULL)
     statement_define(&s[STMT_RESOLVE_WITHIN], b"resolve_within", b"TTii!", NULL)
     statement_define(&s[STMT_CATALOG_LOAD], b"catalog_load", b"", NULL)
-    statement_define(&s[STMT_GROUP_WITHIN], b"group_within", b"ittqi!", NULL)
+    statement_define(&s[STMT_GROUP_WITHIN], b"group_within", b"ittqib!", NULL)
     statement_define(&s[STMT_GROUPS_FIND], b"groups_find", b"IT", NULL)
     statement_define(&s[STMT_PARTITIONS_FIND], b"partitions_find", b"I", NULL)
     statement_define(&s[STMT_PARTITION_FIND], b"partition_find", b"IT", NULL)

@@ -65,6 +65,9 @@ def probe_columns():
     position}}."""
     keys = {"ord": KV_ROW_ORD, "outcome": KV_ROW_OUTCOME, "version": KV_ROW_VERSION, "expires_at": KV_ROW_EXPIRES_AT,
             "updated_at": KV_ROW_UPDATED_AT, "value": KV_ROW_VALUE, "key": KV_ROW_KEY}
+    pops = {"ord": POP_ORD, "status": POP_STATUS, "attempt": POP_ATTEMPT, "first": POP_FIRST, "take": POP_TAKE,
+            "base": POP_BASE, "n": POP_N, "created_at": POP_CREATED_AT, "ids": POP_IDS, "body": POP_BODY,
+            "meta": POP_META, "head": POP_HEAD, "until": POP_UNTIL, "buried": POP_DEAD_LETTERED}
     return {
         "kv_get": keys, "kv_write": keys, "kv_bundle": keys,
         "locks": {"ord": LOCK_ROW_ORD, "outcome": LOCK_ROW_OUTCOME, "slot": LOCK_ROW_SLOT, "token": LOCK_ROW_TOKEN,
@@ -72,9 +75,8 @@ def probe_columns():
                   "renewed_at": LOCK_ROW_RENEWED_AT},
         "push": {"ord": PUSH_ORD, "status": PUSH_STATUS, "base": PUSH_BASE, "created_at": PUSH_CREATED_AT,
                  "dup_offset": PUSH_DUP_OFFSET, "dup_at": PUSH_DUP_AT, "seen": PUSH_SEEN},
-        "pop": {"ord": POP_ORD, "status": POP_STATUS, "attempt": POP_ATTEMPT, "first": POP_FIRST, "take": POP_TAKE,
-                "base": POP_BASE, "n": POP_N, "created_at": POP_CREATED_AT, "ids": POP_IDS, "body": POP_BODY,
-                "meta": POP_META, "head": POP_HEAD, "until": POP_UNTIL, "buried": POP_DEAD_LETTERED},
+        "pop": pops,
+        "pop_newest": {**pops, "since": POP_SINCE},
         "ack": {"ord": ACK_ORD, "status": ACK_STATUS, "codes": ACK_CODES, "released": ACK_RELEASED,
                 "committed": ACK_COMMITTED, "head": ACK_HEAD, "retry_until": ACK_RETRY_UNTIL},
         "transaction": {"ord": TX_ORD, "kind": TX_KIND, "status": TX_STATUS, "base": TX_BASE,

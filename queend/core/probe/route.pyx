@@ -213,7 +213,7 @@ def probe_pop_reply(bytes path, bytes query, bytes queue, list messages):
         m.offset = given["offset"]
         m.created_us = given["created_us"]
         popreply_add(&room.out, &m, n == 0)
-    popreply_close(&room.out, &q)
+    popreply_close(&room.out, &q, CONFLATION_NONE)
     return room.answer()
 
 def probe_pop_empty(bytes path, bytes query, str why, bytes uuid=None):
@@ -223,7 +223,8 @@ def probe_pop_empty(bytes path, bytes query, str why, bytes uuid=None):
     reasons = {"no_partition": WHY_NO_PARTITION, "not_found": WHY_NOT_FOUND, "lease_held": WHY_LEASE_HELD,
                "window": WHY_WINDOW, "nothing": WHY_NOTHING, "expired": WHY_EXPIRED}
     probe_popreq(room, &q, {})
-    popreply_empty(&room.out, &q, reasons[why], read_slice(uuid).p, b"empty")
+    popreply_empty(&room.out, &q, reasons[why], read_slice(uuid).p, b"empty",
+                   CONFLATION_NONE)
     return room.answer()
 
 # ---- ack -----------------------------------------------------------------------------------------------------------

@@ -59,7 +59,8 @@ cdef void handover_claim(Appender* s, PushBatch* b, int row, Group* group) noexc
     cdef Cursor* c
     cdef PopJob* j
     cdef Claim* claim
-    if g.scheduled or group.dead or group.paused or queue_holds_back(group.queue) or b.n_claims >= HANDOVER_CLAIMS:
+    if (g.scheduled or group.dead or group.paused or group.conflates or queue_holds_back(group.queue)
+            or b.n_claims >= HANDOVER_CLAIMS):
         return
     c = cursor_get(group, g.partition)
     if c == NULL or c.state != CURSOR_IDLE:

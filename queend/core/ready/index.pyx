@@ -222,7 +222,7 @@ cdef int index_take(PopJob* j) noexcept nogil:
             cursor_move(j.only, CURSOR_BUSY, 0)
             popjob_candidate(j, j.only)
         return TAKE_DONE
-    most = min(j.width, j.req.partitions, j.allowed)
+    most = min(popjob_width(j), j.allowed)
     width = min(most, j.group.n_ready)
     if not popjob_room(j, width, True):
         return TAKE_SHORT

@@ -63,11 +63,11 @@ cdef bint popquery_make(int route, Slice path, const PopParams* v, Arena* a, con
     q.group = v.group.text if v.group.text.n else slice_lit(b"__QUEUE_MODE__")
     if route == ROUTE_POP_ANY and not popquery_any(v, q, e):
         return False
-    if v.conflation.yes:
-        # permanent, and told before anything is claimed: a client that needs it must not be served without it
-        return refuse(e, b"conflation is not supported")
     q.wait = v.wait.yes
     q.auto_ack = v.auto_ack.yes or v.on_delivery.yes
+    q.conflation = v.conflation.yes
+    if q.conflation and not popquery_conflation(q, e):
+        return False
     q.autopilot = v.autopilot.yes
     q.frames = v.frames.yes
     if v.format.found == QUERY_UNREADABLE or v.format.text.n:
@@ -79,6 +79,8 @@ cdef bint popquery_make(int route, Slice path, const PopParams* v, Arena* a, con
     q.batch_given = v.batch.given
     q.partitions = min(max(req_number(&v.partitions, 1), 1), <int>POP_MAX_PARTITIONS)
     q.partitions_given = v.partitions.given
+    if q.conflation and q.partitions_given and not q.batch_given:
+        q.batch = max(q.batch, q.partitions)        # a partition has one message
     if req_has_partition(q.route):
         q.partitions = 1
         q.partitions_given = True       # nothing is left to choose
@@ -87,6 +89,14 @@ cdef bint popquery_make(int route, Slice path, const PopParams* v, Arena* a, con
         return refuse_as(e, b"leaseSeconds must be a whole number from 1 to %d", <int>LEASE_MAX)        # empty
     q.lease_s = req_number(&v.lease, 0)
     return popquery_subscription(v, s, q, e)
+
+cdef bint popquery_conflation(const PopReq* q, ApiError* e) noexcept nogil:
+    # Checks a pop that asks for conflation: told before anything is claimed or a group is made.
+    if slice_is(q.group, b"__QUEUE_MODE__"):
+        return refuse(e, b"conflation needs a consumerGroup: a group of a queue conflates, not one pop")
+    if q.auto_ack:
+        return refuse(e, b"conflation cannot be combined with autoAck: the newest message is acknowledged")
+    return True
 
 cdef bint popquery_path(int route, Slice path, Arena* a, PopReq* q, ApiError* e) noexcept nogil:
     # what stands after /api/v1/pop/queue/ or /api/v1/stream/

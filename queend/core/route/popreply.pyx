@@ -101,13 +101,18 @@ cdef void popreply_tail(Buf* b, PopMessage* m) noexcept nogil:
     buf_text(b, b",\"offset\":")
     m.tail_n = b.len - m.tail_at
 
-cdef void popreply_close(Buf* b, const PopReq* q) noexcept nogil:
+cdef void popreply_close(Buf* b, const PopReq* q, int conflation) noexcept nogil:
     buf_byte(b, b']')
     if not q.events:
-        popreply_end(b, q)
+        popreply_end(b, q, conflation)
 
-cdef void popreply_end(Buf* b, const PopReq* q) noexcept nogil:
-    if q.autopilot:
+cdef void popreply_end(Buf* b, const PopReq* q, int conflation) noexcept nogil:
+    # Ends an answer in JSON. conflation: CONFLATION_*. The autopilot does not choose for groups that conflate.
+    if conflation == CONFLATION_ON:
+        buf_text(b, b',"conflation":true')
+    elif conflation == CONFLATION_CONFLICT:
+        buf_text(b, b',"conflationConflict":true')
+    if q.autopilot and conflation != CONFLATION_ON:
         buf_byte(b, b',')
         popreply_autopilot(b, q)
     buf_byte(b, b'}')
@@ -118,7 +123,8 @@ cdef void popreply_autopilot(Buf* b, const PopReq* q) noexcept nogil:
     member_int(b, b',"batch":', q.batch)
     buf_byte(b, b'}')
 
-cdef void popreply_empty(Buf* b, const PopReq* q, int why, const char* uuid, const char* reason) noexcept nogil:
+cdef void popreply_empty(Buf* b, const PopReq* q, int why, const char* uuid, const char* reason,
+                         int conflation) noexcept nogil:
     # Writes an empty answer, one form per reason. A pop that was willing to wait, however short, is told that its time
     # is over. Events: an empty array.
     if q.events:
@@ -150,7 +156,7 @@ cdef void popreply_empty(Buf* b, const PopReq* q, int why, const char* uuid, con
     buf_text(b, b",\"reason\":\"")
     buf_text(b, reason)
     buf_byte(b, b'"')
-    popreply_end(b, q)
+    popreply_end(b, q, conflation)
 
 # ---- frames ----------------------------------------------------------------------------------------------------------
 # Answers with frames=true: application/x-queen-pop, as the 2.x client reads it (docs/binary-formats.md). Records that a

@@ -70,8 +70,9 @@ cdef bint leasedack_open(LeasedAck* a, AckJob* j, AckItem* it) noexcept nogil:
     a.first = it
     a.n = 0
     a.first_offset = h.first
+    a.passed = h.passed
     a.base = h.base
-    a.look = h.afar and p.head <= h.first + h.n
+    a.look = h.afar and p.head <= h.first + h.passed + h.n
     return True
 
 # ---- names that are outdated -----------------------------------------------------------------------------------------
@@ -118,7 +119,7 @@ cdef bint leasedack_may_linger(Engine* e, int64_t now) noexcept nogil:
         for i in range(j.n_leased if spare else 0):
             it = j.leased[i].first
             if (it.group.busy_at + LINGER_SPARE_US <= now or it.group.n_wait < e.leased.n
-                    or it.partition.head > j.leased[i].first_offset + j.leased[i].n):
+                    or it.partition.head > j.leased[i].first_offset + j.leased[i].passed + j.leased[i].n):
                 spare = False
                 break
         job = job.next
@@ -165,10 +166,14 @@ cdef void leasedack_gather(PopCall* call, TurnArgs* a) noexcept nogil:
         pgarray_int4(&a.acked_group, <int32_t><uint32_t>one.key)
         pgarray_uuid(&a.acked_lease, one.first.lease)
         pgarray_int8(&a.acked_first, one.first_offset)
-        pgarray_int8(&a.acked_last, one.first_offset + one.n - 1)
+        pgarray_int8(&a.acked_last, leasedack_last(one))
         pgarray_int8(&a.acked_base, one.base)
         if placed:
             pgarray_place(&a.acked_at, one.place)
+
+cdef inline int64_t leasedack_last(const LeasedAck* a) noexcept nogil:
+    # Returns the offset of the last record that is acknowledged.
+    return a.first_offset + a.passed + a.n - 1
 
 cdef int leasedack_order(const void* a, const void* b) noexcept nogil:
     cdef uint64_t one = (<LeasedAck**>a)[0].key
@@ -227,7 +232,7 @@ cdef void leasedack_take(PopCall* call, LeasedAck* a, bint released, int64_t hea
         # a request usually holds one delivery
         unacked_acked(h, a.n, released, a.job.job.born_us, &a.first.group.handling if a == a.job.leased else NULL,
                       a.job.req.n)
-    index_acked(a.first.group, a.first.partition, &call.base, released, a.first_offset + a.n - 1, head, 0, wake)
+    index_acked(a.first.group, a.first.partition, &call.base, released, leasedack_last(a), head, 0, wake)
 
 cdef void leasedack_answer(PopCall* call) noexcept nogil:
     # Answers the jobs that were confirmed completely; the rest of the other jobs takes the full way.

@@ -35,6 +35,7 @@ cdef struct Ask:
     Slice mode                # ASK_GROUP, with the next two
     int64_t since_us
     bint has_since
+    bint conflates            # ASK_GROUP: the group, if it is created, conflates
     int tries
     int64_t first_us          # when the statement was first sent
     bint finds                # ASK_GROUP while commits hang: looks the group up without creating it

@@ -31,6 +31,7 @@ cdef enum:
     CROWDED_MOST = 64         # such pops passed over for one call
     CALL_CURSORS = 1000       # candidates in one call
     POP_MAX_PARTITIONS = 1000 # candidates of one pop in one attempt
+    CONFLATED_PARTITIONS = 64 # candidates of a pop of a group that conflates, if it does not say how many
     CALL_ROOM = CALL_CURSORS + POP_MAX_PARTITIONS
     CLAIM_BYTES = 8388608     # bytes of one answer; the first row is always delivered
 
@@ -43,6 +44,7 @@ cdef struct Claim:            # a candidate of a pop; then the records of its pa
     bint made
     int take                  # number of records; 0: not known yet
     int64_t first             # offset of the first one
+    int64_t passed            # records before it that are leased with it, and not delivered (conflation)
     uint64_t place            # the cursor's, once the claim is made; 0: unknown
 
 cdef struct PopJob:
@@ -110,6 +112,17 @@ cdef inline void popjob_adopt(PopJob* j) noexcept nogil:
         arena_adopt_at(&j.job.r.arena, <Adopted*>block, block, sizeof(Adopted) + j.room * sizeof(Claim))
         j.adrift = False
 
+cdef inline int popjob_width(const PopJob* j) noexcept nogil:
+    # Returns the number of partitions that the pop may take. A partition of a group that conflates has one message, so
+    # the batch decides if the pop does not.
+    if j.group.conflates and not j.req.partitions_given and j.want_partition.p == NULL:
+        return min(j.req.batch, CONFLATED_PARTITIONS)
+    return min(j.width, j.req.partitions)
+
+cdef inline int popjob_conflation(const PopJob* j) noexcept nogil:
+    # Returns what the answer says about conflation. Requires that its group is known.
+    return CONFLATION_ON if j.group.conflates else CONFLATION_CONFLICT if j.req.conflation else CONFLATION_NONE
+
 cdef inline Claim* popjob_candidate(PopJob* j, Cursor* c) noexcept nogil:
     # Adds a candidate. Requires room for it.
     cdef Claim* x = &j.claims[j.n_claims]
@@ -134,6 +147,7 @@ cdef struct PopCall:
     LeasedAck** leased        # leases of these acknowledgments, cursors ascending
     int n_leased
     int64_t expected          # estimated bytes of its answers; once it has left: those counted in the budget
+    bint newest               # its groups conflate: the statement is pop_newest
     bint heads                # the call also asks for the ends of the logs
 
 # ---- records from memory ---------------------------------------------------------------------------------------------

@@ -150,6 +150,7 @@ cdef struct Group:
     int32_t id
     SharedFlag dead           # forgotten: it can be found again while it is in its queue's list
     SharedFlag paused         # its pops find nothing; pops that may wait are parked (deliver/popend)
+    bint conflates            # gets only the newest message of each partition; constant
     Queue* queue
     Group* next               # in the queue's list, or in the list of groups retired with it
     Group* prev               # in the queue's list
@@ -279,6 +280,7 @@ cdef struct Unacked:
     uint64_t key
     unsigned char[16] lease
     int64_t first             # offset of the first unacknowledged record
+    int64_t passed            # records before it that the claim passes (conflation); `first` is then the first of these
     int64_t base              # where a read may begin once all records are acknowledged: see queend.claim
     int64_t leased_us         # monotonic
     uint64_t place            # the cursor's when it was claimed: see queend.ack_leased; 0: unknown

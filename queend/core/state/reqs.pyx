@@ -177,6 +177,11 @@ cdef struct FeedReq:          # what a stream asks for besides its pops
     bint release_given
     int window                # most messages of a partition in one window; 0: each message is sent alone
 
+cdef enum Conflation:
+    CONFLATION_NONE = 0       # the answer does not mention it
+    CONFLATION_ON = 1         # the group conflates
+    CONFLATION_CONFLICT = 2   # the pop asks for it, and the group does not conflate
+
 cdef struct PopReq:
     int route
     Slice queue
@@ -193,6 +198,7 @@ cdef struct PopReq:
     bint autopilot
     bint frames               # asks for a framed answer
     bint events               # asks for CloudEvents
+    bint conflation           # asks for the newest message of each partition only
     uint8_t feed              # FEED_*: form in which a stream's messages are written
     bint window               # all messages form one window
     bint batch_given
@@ -210,6 +216,7 @@ cdef struct PopMessage:
     bint window               # it is part of a window
     size_t window_at          # where the window begins in the answer
     Extras extras             # without a text: the record id is the transactionId
+    uint8_t conflation        # CONFLATION_*
     int claimed               # partitions in the answer
     Slice lease               # 36 bytes, empty with autoAck
     Slice queue

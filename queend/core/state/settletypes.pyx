@@ -45,6 +45,7 @@ cdef struct LeasedAck:
     int n
     uint64_t key
     int64_t first_offset
+    int64_t passed            # records of the lease before the acknowledged ones (conflation)
     int64_t base
     uint64_t place            # the cursor's; 0: unknown, or the lease goes on
     bint look                 # this process knows the partition only up to the end of the lease: it must look for more
