@@ -135,7 +135,7 @@ cdef bint itemheaders_item(Tools* t, PushItem* it, Slice text, Slice parent, Sli
             or refuse_memory(&t.error))
 
 cdef bint itemheaders_parse(Slice text, Arena* a, Slice* parent, Slice* state, ItemHeaders* out) noexcept nogil:
-    # Reads headers that came as a text of their own (a column, a frame, an attribute), which is valid JSON or not.
+    # Reads headers that came as a text of their own (a column, a frame, an attribute). Checks that it is JSON.
     # parent, state: trace context of the record as valid texts, n 0: absent; completed here.
     cdef Json j
     cdef Slice inner
