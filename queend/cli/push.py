@@ -107,17 +107,17 @@ def push(
 
 
 def headers_of(given: list[str]) -> tuple[dict[str, str], dict[str, str]]:
-    """Returns the headers of the messages (NAME=VALUE) and those of the request (NAME:VALUE); the first sign decides."""
+    """Returns headers of the messages (NAME=VALUE) and of the request (NAME:VALUE); the first such sign decides."""
     own: dict[str, str] = {}
     found: dict[str, str] = {}
     for one in given:
-        name, sign, value = (one.partition("=") if 0 < one.find("=") < (one.find(":") % (len(one) + 1))
-                             else one.partition(":"))
-        if sign == "=":
+        name, sign, value = one.partition("=")
+        if sign and name and ":" not in name:
             if name in own:
                 raise Stop(f"the header {name!r} is given twice", USAGE)
             own[name] = value
             continue
+        name, sign, value = one.partition(":")
         if not sign or not name.strip() or not name.strip().isascii() or any(letter < " " for letter in one):
             raise Stop(f"invalid header {one!r}: expected NAME=VALUE, or NAME:VALUE for HTTP", USAGE)
         found[name.strip()] = value.strip()

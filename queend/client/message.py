@@ -39,7 +39,8 @@ class Push:
     headers: Mapping[str, str] | None = field(default=None, hash=False)
 
     def __post_init__(self) -> None:
-        if self.traceparent is None and "traceparent" not in (self.headers or ()) and (current := TRACE.get()) is not None:
+        own = self.traceparent is not None or "traceparent" in (self.headers or ())
+        if not own and (current := TRACE.get()) is not None:
             for name, value in zip(("traceparent", "tracestate"), current(), strict=True):
                 object.__setattr__(self, name, value)
 

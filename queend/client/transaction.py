@@ -1,6 +1,7 @@
 """Transactions: acknowledgments and pushes of any queues, all or none, in one commit."""
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 

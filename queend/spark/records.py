@@ -99,8 +99,8 @@ def _headers(column: pa.Array) -> pa.Array:
 
 
 def _pairs(text: str) -> Iterator[tuple[str, Any]]:
-    """Yields what a record has beside its payload (trace context, attributes of a CloudEvent), then the headers that its
-    sender gave."""
+    """Yields what a record has beside its payload (trace context, attributes of a CloudEvent), then the headers of its
+    sender."""
     stored = json.loads(text)
     own = stored.pop("headers", {})
     yield from stored.items()

@@ -106,8 +106,7 @@ def _text(column: pa.Array) -> pa.Array:
 
 
 def _headers(column: pa.Array) -> pa.Array:
-    """Returns headers, pairs of a name and a text, as JSON objects. A name that occurs twice stays so: the daemon refuses
-    it."""
+    """Returns headers, pairs of a name and a text, as JSON objects. The daemon refuses a name that occurs twice."""
     return pa.array([None if pairs is None else "{" + ",".join(map(_header, pairs)) + "}"
                      for pairs in column.to_pylist()], pa.string())
 

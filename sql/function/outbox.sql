@@ -49,7 +49,8 @@ BEGIN
            CASE WHEN count(t.due) > 0 THEN array_agg(t.due ORDER BY t.id) END AS due INTO v
       FROM taken t;
     IF v.queue IS NOT NULL THEN
-        PERFORM 1 FROM queend.push_items(v.queue, v.partition, v.transaction, v.payload, v.trace, NULL, v.headers, v.due);
+        PERFORM 1 FROM queend.push_items(v.queue, v.partition, v.transaction, v.payload, v.trace, NULL, v.headers,
+                                         v.due);
         RETURN QUERY SELECT u.name, count(*) FROM unnest(v.queue) AS u (name) GROUP BY u.name;
     END IF;
 END $$;

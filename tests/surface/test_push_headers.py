@@ -29,7 +29,8 @@ def test_a_message_of_a_transaction_has_them(beside, client, queue) -> None:
 def test_a_moment_is_waited_for(beside, client, queue) -> None:
     beside.rows("SELECT queen.push(%s, 'p', '\"later\"', deliver_at => clock_timestamp() + interval '1 hour',"
              " headers => '{\"a\": \"b\"}')", queue)
-    beside.rows("SELECT queen.push(%s, 'p', '\"soon\"', 'soon', deliver_at => clock_timestamp() + interval '1 s')", queue)
+    beside.rows("SELECT queen.push(%s, 'p', '\"soon\"', 'soon', deliver_at => clock_timestamp() + interval '9 s')",
+                queue)
     beside.rows("SELECT queen.push(%s, 'q', '\"now\"')", queue)
     shown = until(lambda: len(found := client.get(f"/api/v1/messages?queue={quote(queue)}").json["messages"]) == 3
                   and found, "three messages of the log")
@@ -49,7 +50,8 @@ def test_at_once(beside, client, queue) -> None:
 
 
 @pytest.mark.parametrize("more, text", [
-    ("headers => '[]'", "headers must be an object of strings"), ("headers => '{\"a\": 1}'", "header a must be a string"),
+    ("headers => '[]'", "headers must be an object of strings"),
+    ("headers => '{\"a\": 1}'", "header a must be a string"),
     ("headers => '{\"\": \"x\"}'", "the name of a header must have 1 to 256 bytes"),
     ("headers => jsonb_build_object('a', repeat('x', 16384))", "headers must have at most 16384 bytes as JSON"),
     ("headers => (SELECT jsonb_object_agg(i::text, '') FROM generate_series(1, 65) AS i)",
