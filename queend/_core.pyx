@@ -80,6 +80,7 @@ include "core/route/typos.pyx"            # suggestions for mistyped names
 include "core/route/time.pyx"             # moments in text form
 include "core/route/pushrun.pyx"          # runs: many records handled as one item
 include "core/route/trace.pyx"            # trace context of a record
+include "core/route/itemheaders.pyx"      # headers of an item
 include "core/route/frames.pyx"           # items in frames of the 2.x client
 include "core/route/pushitems.pyx"        # items as JSON and as lines, their delivery times
 include "core/route/pusharrow.pyx"        # items as rows

@@ -160,7 +160,8 @@ def message_show(server: Server, id_: MessageId, output: Output = Format.table) 
         facts([("queue", row["queue"]), ("partition", row["partition"]), ("offset", row.get("offset")),
                ("stored", f"{row['createdAt']}, {age(row['createdAt'])} ago"), ("status", row["status"]),
                ("error", row.get("errorMessage")), ("retries", row.get("retryCount")),
-               ("producer", row.get("producerSub")), ("trace", row.get("traceId"))])
+               ("producer", row.get("producerSub")), ("trace", row.get("traceId")),
+               ("headers", dump(row["headers"]) if "headers" in row else None)])
         say(*dump(row["payload"], 2).split("\n"))
 
     one({**row, "name": id_}, output, lines)

@@ -126,7 +126,9 @@ def printed(messages: list[dict[str, Any]], output: Format, payload: bool) -> No
     elif messages:
         show(messages, {"partition": "partition", "offset": "offset", "age": lambda one: age(one["createdAt"]),
                         "attempt": "deliveryAttempt", "id": lambda one: f"{one['partitionId']}/{one['transactionId']}",
-                        "lease": "leaseId", "payload": lambda one: dump(one["data"])}, output)
+                        "lease": "leaseId", **({"headers": lambda one: dump(one["headers"]) if "headers" in one else ""}
+                                               if any("headers" in one for one in messages) else {}),
+                        "payload": lambda one: dump(one["data"])}, output)
     sys.stdout.flush()
 
 

@@ -42,8 +42,9 @@ def push(
     items: Annotated[bool, typer.Option("--items", help="Read lines as items with payload, partition, transactionId, "
                                                         "deliverAt, … (docs/push-formats.md).")] = False,
     transaction_id: Annotated[Optional[str], typer.Option(help="Transaction id, for a single message.")] = None,
-    header: Annotated[Optional[list[str]], typer.Option("--header", "-H", metavar="NAME:VALUE", help="HTTP header of "
-                      "the push: traceparent, Idempotency-Key; ce-… headers push a CloudEvent.")] = None,
+    header: Annotated[Optional[list[str]], typer.Option("--header", "-H", metavar="NAME=VALUE", help="Header of the "
+                      "messages. NAME:VALUE is an HTTP header of the push: traceparent, Idempotency-Key; ce-… headers "
+                      "push a CloudEvent.")] = None,
     delay: Delay = None,
     deliver_at: Annotated[Optional[str], typer.Option(metavar="TIME", help="Deliver no sooner than at this time, ISO "
                           "8601 with a time zone.")] = None,
@@ -65,7 +66,12 @@ def push(
         every["transactionId"] = transaction_id
     if not payload and not file and is_json(queue) and sys.stdin.isatty():
         raise Stop(f"a queue is required; {queue!r} looks like a payload", USAGE, QUEUE_FIRST)
-    headers = headers_of(header or [])
+    own, headers = headers_of(header or [])
+    if own:
+        every["headers"] = own
+    if own and any(name.lower().startswith("ce-") for name in headers):
+        raise Stop("-H NAME=VALUE cannot be combined with -H ce-…", USAGE, "an event takes its own attributes: -H "
+                   "ce-NAME:VALUE")
     if several and "ce-id" in map(str.lower, headers):
         raise Stop("-H ce-id requires a single payload", USAGE, "pass it as the argument, or use -f - to read one "
                    "message from standard input")
@@ -100,11 +106,19 @@ def push(
         tell(f"standard input is empty, and {queue!r} is the name of a queue", QUEUE_FIRST)
 
 
-def headers_of(given: list[str]) -> dict[str, str]:
-    found = {}
+def headers_of(given: list[str]) -> tuple[dict[str, str], dict[str, str]]:
+    """Returns headers of the messages (NAME=VALUE) and of the request (NAME:VALUE); the first such sign decides."""
+    own: dict[str, str] = {}
+    found: dict[str, str] = {}
     for one in given:
-        name, colon, value = one.partition(":")
-        if not colon or not name.strip() or not name.strip().isascii() or any(sign < " " for sign in one):
-            raise Stop(f"invalid header {one!r}: expected NAME: VALUE", USAGE)
+        name, sign, value = one.partition("=")
+        if sign and name and ":" not in name:
+            if name in own:
+                raise Stop(f"the header {name!r} is given twice", USAGE)
+            own[name] = value
+            continue
+        name, sign, value = one.partition(":")
+        if not sign or not name.strip() or not name.strip().isascii() or any(letter < " " for letter in one):
+            raise Stop(f"invalid header {one!r}: expected NAME=VALUE, or NAME:VALUE for HTTP", USAGE)
         found[name.strip()] = value.strip()
-    return found
+    return own, found

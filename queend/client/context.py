@@ -1,7 +1,7 @@
 """What a handler gets beside its message."""
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -32,10 +32,11 @@ class Context:
         return self.pushes if self.returned else []
 
     def push(self, queue: str, data: Any, *, partition: str = DEFAULT, id: str | None = None,
-             delay: float | None = None, at: datetime | None = None, traceparent: str | None = None) -> None:
+             delay: float | None = None, at: datetime | None = None, traceparent: str | None = None,
+             headers: Mapping[str, str] | None = None) -> None:
         """Stores a message in the transaction that acknowledges the handler's. If its partition holds `id` already, the
         message is left out. Raises ValueError or TypeError at once for what cannot be stored."""
-        push = Push(queue, data, partition, id, delay, at, traceparent)
+        push = Push(queue, data, partition, id, delay, at, traceparent, headers=headers)
         push.checked()
         self.pushes.append(push)
 

@@ -26,7 +26,8 @@ class Push:
     """A message to be stored. data: what JSON can hold; partition: messages of one partition keep their order; id: its
     transactionId, by which the partition recognises a duplicate, made here if it is not given; delay: seconds until it
     may be delivered; at: the moment from which it may be delivered, with a time zone. Only one of delay and at.
-    traceparent, tracestate: its trace (W3C), by default that of the handler that runs, with the middleware `traced`."""
+    traceparent, tracestate: its trace (W3C), by default that of the handler that runs, with the middleware `traced`.
+    headers: texts by name."""
 
     queue: str
     data: Any
@@ -36,9 +37,11 @@ class Push:
     at: datetime | None = None
     traceparent: str | None = None
     tracestate: str | None = None
+    headers: Mapping[str, str] | None = field(default=None, hash=False)
 
     def __post_init__(self) -> None:
-        if self.traceparent is None and (current := TRACE.get()) is not None:
+        own = self.traceparent is not None or "traceparent" in (self.headers or ())
+        if not own and (current := TRACE.get()) is not None:
             for name, value in zip(("traceparent", "tracestate"), current(), strict=True):
                 object.__setattr__(self, name, value)
 
@@ -60,6 +63,8 @@ class Push:
             item["traceparent"] = self.traceparent
         if self.tracestate is not None:
             item["tracestate"] = self.tracestate
+        if self.headers:
+            item["headers"] = dict(self.headers)
         return item
 
 
@@ -111,7 +116,7 @@ class Origin:
 class Message:
     """A delivered message. id: its transactionId; lease: the id of its lease, empty with auto_ack; group: None for the
     queue mode; attempt: 1 at the first delivery; key: an id that stays the same after a redrive, for what must be done
-    once."""
+    once; headers: texts by name, as they were pushed."""
 
     queue: str
     partition: str
@@ -130,6 +135,7 @@ class Message:
     traceparent: str | None = None
     tracestate: str | None = None
     cloud_event: Mapping[str, Any] | None = field(default=None, repr=False)
+    headers: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     @property
     def key(self) -> str:
@@ -140,7 +146,8 @@ class Message:
 class Record:
     """A stored message, as `fetch` reads it: it is not delivered, so there is nothing to acknowledge. id: its
     transactionId; data: bytes of a CloudEvent are their base64 text; created_at: when the push stored it, to the
-    microsecond; origin: the dead letter that was redriven; key: an id that stays the same after a redrive."""
+    microsecond; origin: the dead letter that was redriven; key: an id that stays the same after a redrive; headers:
+    texts by name, as they were pushed."""
 
     queue: str
     partition: str
@@ -149,6 +156,7 @@ class Record:
     offset: int
     created_at: datetime
     origin: Origin | None = None
+    headers: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     @property
     def key(self) -> str:
@@ -168,13 +176,13 @@ def message(item: Mapping[str, Any], queue: str = "", partition: str = "", group
         lease=item.get("leaseId") or "", partition_id=item["partitionId"], message_id=item["id"],
         created_at=moment(item["createdAt"]), deliver_at=moment(due) if due else None, origin=origin(item),
         producer=item.get("producerSub"), traceparent=item.get("traceparent"), tracestate=item.get("tracestate"),
-        cloud_event=item.get("cloudEvent"))
+        cloud_event=item.get("cloudEvent"), headers=item.get("headers") or {})
 
 
 def record(item: Mapping[str, Any], queue: str, partition: str) -> Record:
     """Returns the stored message that a record of an answer describes."""
     return Record(queue, partition, item["transactionId"], item["payload"], item["offset"], moment(item["ts"]),
-                  origin(item))
+                  origin(item), item.get("headers") or {})
 
 
 def origin(item: Mapping[str, Any]) -> Origin | None:

@@ -61,11 +61,12 @@ class Client:
         self.close()
 
     def push(self, queue: str, data: Any, *, partition: str = DEFAULT, id: str | None = None,
-             delay: float | None = None, at: datetime | None = None, traceparent: str | None = None) -> Stored:
+             delay: float | None = None, at: datetime | None = None, traceparent: str | None = None,
+             headers: Mapping[str, str] | None = None) -> Stored:
         """Stores a message. The arguments are those of Push: delay in seconds, at with a time zone. After a lost answer
         it is sent again with the same id. Raises NotStored if the queue is full, and ValueError or TypeError for what
         cannot be stored."""
-        return self.perform(pushing.push(Push(queue, data, partition, id, delay, at, traceparent)))
+        return self.perform(pushing.push(Push(queue, data, partition, id, delay, at, traceparent, headers=headers)))
 
     def push_many(self, pushes: Iterable[Push]) -> list[Stored]:
         """Stores messages with one request. Returns one result each, in order. After a lost answer it is sent again

@@ -1,6 +1,7 @@
 """Transactions: acknowledgments and pushes of any queues, all or none, in one commit."""
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
@@ -36,10 +37,11 @@ class Operations:
         self._settle(verdicts(messages, "dlq", error))
 
     def push(self, queue: str, data: Any, *, partition: str = DEFAULT, id: str | None = None,
-             delay: float | None = None, at: datetime | None = None, traceparent: str | None = None) -> None:
+             delay: float | None = None, at: datetime | None = None, traceparent: str | None = None,
+             headers: Mapping[str, str] | None = None) -> None:
         """Stores a message. The arguments are those of Push: delay in seconds, at with a time zone. id: one that
         belongs to this transaction alone; without it, one is made. Raises ValueError for an impossible time."""
-        self.add(Push(queue, data, partition, id, delay, at, traceparent))
+        self.add(Push(queue, data, partition, id, delay, at, traceparent, headers=headers))
 
     def add(self, push: Push) -> None:
         """Stores a message. Raises ValueError for a delivery time that is not possible."""

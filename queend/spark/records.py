@@ -7,6 +7,7 @@ import logging
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -93,8 +94,17 @@ def _headers(column: pa.Array) -> pa.Array:
     if pc.max(pc.binary_length(column)).as_py() in (None, 0):
         return pa.nulls(len(column), HEADERS)
     return pa.array([[{"key": key, "value": value.encode() if isinstance(value, str) else json.dumps(value).encode()}
-                      for key, value in json.loads(text).items()] if text else None
+                      for key, value in _pairs(text)] if text else None
                      for text in column.to_pylist()], HEADERS)
+
+
+def _pairs(text: str) -> Iterator[tuple[str, Any]]:
+    """Yields what a record has beside its payload (trace context, attributes of a CloudEvent), then the headers of its
+    sender."""
+    stored = json.loads(text)
+    own = stored.pop("headers", {})
+    yield from stored.items()
+    yield from own.items()
 
 
 class Records:

@@ -1,8 +1,9 @@
 """Maps the columns of a frame to the columns of an Arrow push."""
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -23,6 +24,8 @@ COLUMNS = {    # the columns read, and their allowed types
     "value": TEXT | NESTED, "queue": {"string", "varchar", "char"}, "topic": {"string", "varchar", "char"},
     "partition": TEXT | WHOLE, "key": TEXT | WHOLE, "transactionId": TEXT | WHOLE, "traceparent": TEXT,
     "deliverAt": {"timestamp", "timestamp_ntz"},
+    "headers": {"array<struct<key:string,value:binary>>", "array<struct<key:string,value:string>>",
+                "map<string,string>"},
 }
 
 
@@ -41,6 +44,7 @@ class Shape:
     transaction: str | None
     trace: str | None
     due: str | None
+    headers: str | None
     format: str = "json"
 
     @classmethod
@@ -48,13 +52,10 @@ class Shape:
         found: dict[str, str] = {}
         for field in schema.fields:
             known = next((one for one in COLUMNS if one.lower() == field.name.lower()), None)
-            if field.name.lower() == "headers":
-                raise SchemaError(f'column "{field.name}" cannot be stored: messages have no headers but the trace '
-                                  'context, which is the column "traceparent". Drop it, or put it into value')
             if known is None:
                 raise SchemaError(f'unknown column "{field.name}"; the columns of a queue are {named(COLUMNS)}. Drop '
                                   'it, or put it into value')
-            kind = field.dataType.typeName()
+            kind = field.dataType.simpleString() if known == "headers" else field.dataType.typeName()
             if kind not in COLUMNS[known] and kind != "void":
                 raise SchemaError(f'column "{field.name}" is {kind}; it must be {" or ".join(sorted(COLUMNS[known]))}')
             if known == "value" and kind in NESTED and form != "json":
@@ -68,7 +69,8 @@ class Shape:
         if not queue and "queue" not in found and "topic" not in found:
             raise SchemaError('no queue is given: set the option "queue", or add a column "queue"')
         return cls(found["value"], found.get("queue") or found.get("topic"), found.get("partition"), found.get("key"),
-                   found.get("transactionId"), found.get("traceparent"), found.get("deliverAt"), form)
+                   found.get("transactionId"), found.get("traceparent"), found.get("deliverAt"),
+                   found.get("headers"), form)
 
     @property
     def lane(self) -> str | None:
@@ -87,6 +89,8 @@ class Shape:
             columns["traceparent"] = _text(batch.column(self.trace))
         if self.due:
             columns["deliverAt"] = batch.column(self.due).cast(pa.timestamp("us", "UTC"))
+        if self.headers:
+            columns["headers"] = _headers(batch.column(self.headers))
         columns["payload"] = _payload(batch.column(self.value), self.format)
         if self.transaction:
             given = _text(batch.column(self.transaction))
@@ -99,6 +103,21 @@ class Shape:
 def _text(column: pa.Array) -> pa.Array:
     """Returns values as texts; bytes must be UTF-8."""
     return column if pa.types.is_string(column.type) else column.cast(pa.string())
+
+
+def _headers(column: pa.Array) -> pa.Array:
+    """Returns headers, pairs of a name and a text, as JSON objects. The daemon refuses a name that occurs twice."""
+    return pa.array([None if pairs is None else "{" + ",".join(map(_header, pairs)) + "}"
+                     for pairs in column.to_pylist()], pa.string())
+
+
+def _header(pair: Any) -> str:
+    name, value = (pair["key"], pair["value"]) if isinstance(pair, dict) else pair
+    try:
+        text = value.decode() if isinstance(value, bytes) else value
+    except UnicodeDecodeError:
+        raise SchemaError(f'header {name!r} has bytes that are no text in UTF-8') from None
+    return f"{json.dumps(name, ensure_ascii=False)}:{json.dumps(text, ensure_ascii=False)}"
 
 
 def _payload(column: pa.Array, form: str) -> pa.Array:

@@ -62,9 +62,24 @@ BEGIN
                                         'originOffset', v_all->'originOffset') END;
 END $$;
 
--- Returns the origin (origin_of) of the message at an offset of a partition, from the log or from its dead letter.
--- Parses the extras of a row only if one of them has an origin.
-CREATE OR REPLACE FUNCTION queend.message_origin(part int, message_offset bigint) RETURNS jsonb
+-- Returns what lists show of a record's headers: the origin (origin_of), and in `headers` those that its sender gave.
+-- NULL if there is neither.
+CREATE OR REPLACE FUNCTION queend.headers_shown(p_headers text) RETURNS jsonb
+LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+    v_origin jsonb := queend.origin_of(p_headers);
+    v_own    jsonb;
+BEGIN
+    IF strpos(p_headers, '"headers":{') > 0 THEN
+        v_own := queend.as_jsonb(p_headers)->'headers';
+    END IF;
+    RETURN CASE WHEN v_own IS NULL THEN v_origin
+                ELSE jsonb_build_object('headers', v_own) || COALESCE(v_origin, '{}') END;
+END $$;
+
+-- Returns headers and origin (headers_shown) of the message at an offset of a partition, from the log or from its dead
+-- letter. Parses the extras of a row only if one of them has either.
+CREATE OR REPLACE FUNCTION queend.message_beside(part int, message_offset bigint) RETURNS jsonb
 LANGUAGE plpgsql STABLE SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 DECLARE
     l record;
@@ -73,10 +88,11 @@ BEGIN
      WHERE x.partition_id = part AND x.base <= message_offset ORDER BY x.base DESC LIMIT 1;
     IF l.base + l.n > message_offset THEN
         RETURN CASE WHEN position('"originTransactionId"'::bytea IN l.meta) > 0
-                    THEN (SELECT queend.origin_of(m.headers)
+                         OR position('"headers":{'::bytea IN l.meta) > 0
+                    THEN (SELECT queend.headers_shown(m.headers)
                             FROM queend.record_meta(l.meta, (message_offset - l.base)::int) AS m) END;
     END IF;
-    RETURN (SELECT queend.origin_of(d.headers) FROM queend.dead_letters d
+    RETURN (SELECT queend.headers_shown(d.headers) FROM queend.dead_letters d
              WHERE d.partition_id = part AND d.record_offset = message_offset ORDER BY d.id DESC LIMIT 1);
 END $$;
 

@@ -44,10 +44,13 @@ BEGIN
     WITH taken AS (DELETE FROM queend.outbox o WHERE o.id = ANY (v_ids) AND o.refused IS NULL RETURNING o.*)
     SELECT array_agg(t.queue ORDER BY t.id) AS queue, array_agg(t.partition ORDER BY t.id) AS partition,
            array_agg(t.transaction_id ORDER BY t.id) AS transaction,
-           array_agg(t.payload::text ORDER BY t.id) AS payload, array_agg(t.trace_id ORDER BY t.id) AS trace INTO v
+           array_agg(t.payload::text ORDER BY t.id) AS payload, array_agg(t.trace_id ORDER BY t.id) AS trace,
+           array_agg(t.headers ORDER BY t.id) AS headers,
+           CASE WHEN count(t.due) > 0 THEN array_agg(t.due ORDER BY t.id) END AS due INTO v
       FROM taken t;
     IF v.queue IS NOT NULL THEN
-        PERFORM 1 FROM queend.push_items(v.queue, v.partition, v.transaction, v.payload, v.trace, NULL);
+        PERFORM 1 FROM queend.push_items(v.queue, v.partition, v.transaction, v.payload, v.trace, NULL, v.headers,
+                                         v.due);
         RETURN QUERY SELECT u.name, count(*) FROM unnest(v.queue) AS u (name) GROUP BY u.name;
     END IF;
 END $$;

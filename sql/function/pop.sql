@@ -169,7 +169,7 @@ BEGIN
           JOIN LATERAL (SELECT x.base, x.n, x.created_at, x.ids, x.body, x.meta,
                                CASE WHEN octet_length(x.body) < 1900 AND get_byte(x.body, 0) = 16
                                          THEN octet_length(x.body)
-                                    ELSE queend.body_size(x.body) END AS size
+                                    ELSE queend.body_size(x.body) END + octet_length(x.meta) AS size
                           FROM queend.log x WHERE x.partition_id = c.part AND x.base >= c.row_base
                            AND x.base < c.stop AND x.base + x.n > c.first
                          ORDER BY x.base) AS l ON c.stop > c.first),

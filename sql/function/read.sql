@@ -5,8 +5,9 @@
 -- Column status: 0 read, 1 unknown queue, 2 the offset is below floor or above head. A partition that was never written
 -- has head and floor 0. The arrays hold the log rows from the one with the first offset on; NULL: no rows. A result row
 -- has at most 1000 of them, so a long answer has several result rows per entry. All come from one snapshot, so head and
--- floor are true of the rows. Bytes are those of unpacked bodies (body_size) and 32 per record (ids, and what an answer
--- has around a payload). The first row of an entry is read whatever its size, while any bytes of the limits are left.
+-- floor are true of the rows. Bytes are those of unpacked bodies (body_size), of extras, and 32 per record (ids, and
+-- what an answer has around a payload). The first row of an entry is read whatever its size, while any bytes of the
+-- limits are left.
 CREATE OR REPLACE FUNCTION queend.read_rows(p_queue text[], p_partition text[], p_offset bigint[], p_max bigint[],
     p_total bigint)
 RETURNS TABLE (ord int, status int, head bigint, floor bigint, base bigint[], n int[], created_at bigint[], ids bytea[],
@@ -49,7 +50,7 @@ BEGIN
               INTO base, n, created_at, ids, body, meta, v_rows, v_size, v_at
               FROM (SELECT r.*, sum(r.size) OVER (ORDER BY r.base ROWS UNBOUNDED PRECEDING) AS run
                       FROM (SELECT l.base, l.n, l.created_at, l.ids, l.body, l.meta,
-                                   queend.body_size(l.body) + 32 * l.n AS size FROM queend.log l
+                                   queend.body_size(l.body) + octet_length(l.meta) + 32 * l.n AS size FROM queend.log l
                              WHERE l.partition_id = e.part AND l.base >= v_at AND l.base < e.head
                              ORDER BY l.base LIMIT 1000) AS r) AS c
              WHERE c.run - c.size < v_left;

@@ -32,7 +32,7 @@ BEGIN
                                               END) WITH ORDINALITY AS i (v, ord);
     PERFORM queend.items_served((SELECT jsonb_agg(o.v->'v' ORDER BY o.ord)
                                    FROM jsonb_array_elements(v_ops) WITH ORDINALITY AS o (v, ord)
-                                  WHERE o.v->>'type' = 'push'));
+                                  WHERE o.v->>'type' = 'push'), false);
     PERFORM queend.members_checked((SELECT jsonb_agg(o.v->'v' ORDER BY o.ord)
                                       FROM jsonb_array_elements(v_ops) WITH ORDINALITY AS o (v, ord)
                                      WHERE o.v->>'type' = 'ack'),

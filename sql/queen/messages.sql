@@ -37,7 +37,7 @@ LANGUAGE sql STABLE AS $$
                'busStatus', jsonb_build_object('consumedBy', m.consumed_by, 'totalGroups', m.groups),
                'traceId', m.trace_id, 'producerSub', m.producer_sub, 'queuePriority', m.priority,
                'createdAt', queend.iso(m.stored_at), 'leaseExpiresAt', queend.iso(m.lease_until),
-               'offset', m.record_offset) || COALESCE(queend.message_origin(m.partition_id, m.record_offset), '{}')),
+               'offset', m.record_offset) || COALESCE(queend.message_beside(m.partition_id, m.record_offset), '{}')),
                '[]'))
       FROM queend.message_list(filter->>'queue', filter->>'partition', filter->>'namespace', filter->>'task',
                                filter->>'status',
@@ -75,7 +75,7 @@ LANGUAGE sql STABLE AS $$
                    (SELECT COALESCE(jsonb_agg(jsonb_build_object('name', g.name, 'consumed', g.consumed,
                                                                  'leaseExpiresAt', queend.iso(g.lease_until))), '[]')
                       FROM queend.message_groups(p.id, m.record_offset) AS g))
-               || COALESCE(queend.message_origin(p.id, m.record_offset), '{}')
+               || COALESCE(queend.message_beside(p.id, m.record_offset), '{}')
           FROM (SELECT queend.partition_number(get_message_v1.partition_id) AS id) AS p
           CROSS JOIN LATERAL queend.message_show(p.id, queend.record_id(get_message_v1.transaction_id)) AS m
          WHERE p.id IS NOT NULL), '{"error": "Message not found"}')

@@ -1,12 +1,15 @@
 -- Push: within a transaction of your own (push), or at once (push_messages).
 
 CREATE OR REPLACE FUNCTION queen.push(queue text, partition text, payload json, transaction_id text DEFAULT NULL,
-    trace_id uuid DEFAULT NULL) RETURNS text
+    trace_id uuid DEFAULT NULL, deliver_at timestamptz DEFAULT NULL, headers jsonb DEFAULT NULL,
+    traceparent text DEFAULT NULL) RETURNS text
 LANGUAGE plpgsql AS $$
 #variable_conflict use_variable
 DECLARE
-    v_id text := COALESCE(NULLIF(transaction_id, ''), CASE WHEN queend.spreads(ARRAY[queue])
-                                                           THEN queend.id_counted() ELSE queend.id_make() END::text);
+    v_id      text := COALESCE(NULLIF(transaction_id, ''), CASE WHEN queend.spreads(ARRAY[queue])
+                                                                THEN queend.id_counted() ELSE queend.id_make() END::text);
+    v_headers text := CASE WHEN headers IS NOT NULL OR traceparent IS NOT NULL
+                            THEN queend.headers_made(headers, traceparent) END;
 BEGIN
     PERFORM queend.item_check(queue, COALESCE(partition, 'Default'), v_id), queend.payload_check(payload::text);
     IF EXISTS (SELECT FROM queend.queues q WHERE q.name = queue AND q.encryption_enabled) THEN
@@ -14,32 +17,36 @@ BEGIN
               USING MESSAGE = format('queue "%s" is encrypted: SQL cannot seal what is pushed to it', queue);
     END IF;
     PERFORM pg_current_xact_id();      -- before an id of the outbox is drawn, see queend.outbox_mark
-    INSERT INTO queend.outbox (queue, partition, transaction_id, trace_id, payload)
-    VALUES (queue, COALESCE(partition, 'Default'), v_id, trace_id, COALESCE(payload, 'null'));
+    INSERT INTO queend.outbox (queue, partition, transaction_id, trace_id, payload, headers, due)
+    VALUES (queue, COALESCE(partition, 'Default'), v_id, trace_id, COALESCE(payload, 'null'), v_headers,
+            queend.due_checked(deliver_at));
     RETURN v_id;
 END $$;
-COMMENT ON FUNCTION queen.push(text, text, json, text, uuid) IS
+COMMENT ON FUNCTION queen.push(text, text, json, text, uuid, timestamptz, jsonb, text) IS
 'Stores a message if the transaction that calls it commits. A daemon then moves the message into its queue
 (queend.relay); messages of one session keep the order of its commits. It takes no locks that other sessions wait for.
 partition NULL: Default; in a queue without order, one of its partitions, by the id. transaction_id NULL: a new id.
-Returns the transaction id. If the partition already has a
-message with this id, the older one stays. Errors: 22023 a name is empty or too long, 54000 the payload is larger than
+Returns the transaction id. If the partition already has a message with this id, the older one stays. deliver_at:
+delivered no sooner. headers: an object of texts, at most 64 names and 16 KiB. traceparent: W3C trace context. Errors:
+22023 a name, deliver_at, headers or traceparent is invalid, 54000 the payload is larger than
 64 MiB, 0A000 the queue is encrypted.';
 
 CREATE OR REPLACE FUNCTION queen.push(queue text, partition text, payload jsonb, transaction_id text DEFAULT NULL,
-    trace_id uuid DEFAULT NULL) RETURNS text
+    trace_id uuid DEFAULT NULL, deliver_at timestamptz DEFAULT NULL, headers jsonb DEFAULT NULL,
+    traceparent text DEFAULT NULL) RETURNS text
 LANGUAGE sql AS $$
-    SELECT queen.push(queue, partition, payload::json, transaction_id, trace_id)
+    SELECT queen.push(queue, partition, payload::json, transaction_id, trace_id, deliver_at, headers, traceparent)
 $$;
-COMMENT ON FUNCTION queen.push(text, text, jsonb, text, uuid) IS
+COMMENT ON FUNCTION queen.push(text, text, jsonb, text, uuid, timestamptz, jsonb, text) IS
 'With jsonb, it does what queen.push does with json.';
 
 CREATE OR REPLACE FUNCTION queen.push(queue text, partition text, payload text, transaction_id text DEFAULT NULL,
-    trace_id uuid DEFAULT NULL) RETURNS text
+    trace_id uuid DEFAULT NULL, deliver_at timestamptz DEFAULT NULL, headers jsonb DEFAULT NULL,
+    traceparent text DEFAULT NULL) RETURNS text
 LANGUAGE sql AS $$
-    SELECT queen.push(queue, partition, payload::json, transaction_id, trace_id)
+    SELECT queen.push(queue, partition, payload::json, transaction_id, trace_id, deliver_at, headers, traceparent)
 $$;
-COMMENT ON FUNCTION queen.push(text, text, text, text, uuid) IS
+COMMENT ON FUNCTION queen.push(text, text, text, text, uuid, timestamptz, jsonb, text) IS
 'With text (literals, and drivers that send text), it does the same if the text is JSON; otherwise error 22P02.';
 
 CREATE OR REPLACE FUNCTION queen.push_messages_v3(items jsonb, check_duplicates boolean DEFAULT true,
@@ -50,18 +57,19 @@ DECLARE
     i         record;
     v_counted boolean;
 BEGIN
-    PERFORM queend.items_served(items);
+    PERFORM queend.items_served(items, true);
     v_counted := queend.spreads(ARRAY(SELECT DISTINCT e->>'queue' FROM jsonb_array_elements(items) AS e));
     SELECT array_agg(x.queue ORDER BY x.ord) AS queue, array_agg(x.partition ORDER BY x.ord) AS partition,
            array_agg(x.transaction ORDER BY x.ord) AS transaction, array_agg(x.payload ORDER BY x.ord) AS payload,
            array_agg(x.trace ORDER BY x.ord) AS trace, array_agg(x.producer ORDER BY x.ord) AS producer,
-           array_agg(x.index ORDER BY x.ord) AS index
+           array_agg(x.index ORDER BY x.ord) AS index, array_agg(x.headers ORDER BY x.ord) AS headers
       INTO i
       FROM (SELECT e.ord, e.v->>'queue' AS queue, COALESCE(e.v->>'partition', 'Default') AS partition,
                    COALESCE(NULLIF(e.v->>'transactionId', ''), CASE WHEN v_counted THEN queend.id_counted()
                                                                     ELSE queend.id_make() END::text) AS transaction,
                    COALESCE(e.v->'payload', '{}')::text AS payload, NULLIF(e.v->>'traceId', '')::uuid AS trace,
-                   NULLIF(e.v->>'producerSub', '') AS producer, COALESCE((e.v->>'index')::bigint, e.ord - 1) AS index
+                   NULLIF(e.v->>'producerSub', '') AS producer, COALESCE((e.v->>'index')::bigint, e.ord - 1) AS index,
+                   queend.headers_made(e.v->'headers', e.v->>'traceparent') AS headers
               FROM jsonb_array_elements(items) WITH ORDINALITY AS e (v, ord)) AS x;
     PERFORM queend.item_check(u.q, u.p, u.t), queend.payload_check(u.v)
        FROM unnest(i.queue, i.partition, i.transaction, i.payload) AS u (q, p, t, v);
@@ -72,7 +80,8 @@ BEGIN
     WITH stored AS MATERIALIZED (
         SELECT s.*, queend.message_id(abs(s.stored_at), s.partition_id, s.record_offset) AS message_id,
                queend.partition_uuid(s.partition_id) AS uuid, i.queue[s.ord + 1] AS queue
-          FROM queend.push_items(i.queue, i.partition, i.transaction, i.payload, i.trace, i.producer) AS s)
+          FROM queend.push_items(i.queue, i.partition, i.transaction, i.payload, i.trace, i.producer,
+                                 i.headers) AS s)
     SELECT jsonb_build_object(
         'items', (SELECT jsonb_agg(jsonb_build_object(
                       'index', i.index[s.ord + 1], 'transaction_id', i.transaction[s.ord + 1],
@@ -93,8 +102,8 @@ COMMENT ON FUNCTION queen.push_messages_v3(jsonb, boolean, boolean) IS
 "traceId", "producerSub", "index": its place}, …]. Returns {"items": [{index, transaction_id, status, message_id,
 partition_id, trace_id, queueName}, …], "partition_updates": [{queue_name, partition_id, last_message_id,
 last_message_created_at}, …]}. The status is queued, duplicate or duplicate_of_deleted. The message_id of a duplicate is
-that of the older message. An item with headers, ttl, priority, delayMs or deliverAt is an error. The two flags exist
-for Queen MQ and have no effect. Call it in autocommit mode: the lanes of the partitions stay locked until the
+that of the older message. An item may have headers and traceparent; ttl, priority, delayMs and deliverAt are errors.
+The two flags exist for Queen MQ and have no effect. Call it in autocommit mode: the lanes of the partitions stay locked until the
 transaction ends. In a transaction of your own, call queen.push.';
 
 CREATE OR REPLACE FUNCTION queen.push_messages_v2(items jsonb, check_duplicates boolean DEFAULT true,

@@ -32,6 +32,7 @@ RUN: dict[str, dict[str, tuple[str, ...]]] = {
     "docs/frameworks.md": {GUIDES: ("python ", "$ ")},
     "docs/high-availability.md": {EXAMPLES: ("sh HOST=", "python from queend.client import Client")},
     "docs/http.md": {EXAMPLES: ("$ …curl",)},
+    "docs/headers.md": {TUTORIAL: ("$ ",)},
     "docs/kv.md": {TUTORIAL: ("$ ",)},
     "docs/locks.md": {TUTORIAL: ("$ ",)},
     "docs/languages.md": {TUTORIAL: ("$ ",), "generated/test_clients.py": ("sh openapi-generator-cli",)},

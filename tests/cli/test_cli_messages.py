@@ -52,6 +52,15 @@ def test_what_a_push_carries(cli, client, queue):
     assert {one["partition"] for one in client.pop(queue, batch=10, partitions=10)} == {"7", "8"}
     cli.ok("push", queue, "--items", input='{"payload":1,"partition":"own","transactionId":"x"}\n{"payload":2}\n')
     assert {one["partition"] for one in client.pop(queue, batch=10, partitions=10)} == {"own", "Default"}
+    cli.ok("push", queue, "1", "2", "-p", "h", "-H", "x-tenant=7", "-H", "a=b:c=d", "-H", f"traceparent:{trace}")
+    assert [(one["headers"], one["traceparent"]) for one in client.pop(queue, "h", batch=9)] == [
+        ({"x-tenant": "7", "a": "b:c=d"}, trace)] * 2
+    cli.ok("push", queue, "1", "-p", "shown", "--header", "x-tenant=7", "--transaction-id", "shown")
+    assert '{"x-tenant":"7"}' in cli.ok("pop", queue, "-p", "shown", "-n", "1").out
+    (row,) = [one for one in client.get(f"/api/v1/messages?queue={queue}&partition=shown").json["messages"]]
+    assert "headers" in cli.ok("message", "show", f"{row['partitionId']}/shown").out
+    for wrong in (("-H", "=x"), ("-H", "a=1", "-H", "a=2"), ("-H", "a=1", "-H", "ce-id: 1")):
+        assert cli("push", queue, "1", *wrong).status == 2
     cli.ok("push", queue, "3", "-p", "later", "--delay", "1h")
     assert client.pop(queue, "later") == []
     headers = ("ce-specversion: 1.0", "ce-id: 1", "ce-source: /s", "ce-type: t")

@@ -31,7 +31,8 @@ from queend.client import (
 
 
 def test_a_message_on_its_way(q: Any, queue: str) -> None:
-    stored = q.push(queue, {"n": 1}, partition="customer-7", id="order-7", traceparent=f"00-{'a' * 32}-{'b' * 16}-01")
+    stored = q.push(queue, {"n": 1}, partition="customer-7", id="order-7", traceparent=f"00-{'a' * 32}-{'b' * 16}-01",
+                    headers={"tenant": "acme"})
     assert (stored.status, stored.new, stored.id, stored.error) == ("queued", True, "order-7", None)
     again = q.push(queue, {"n": 1}, partition="customer-7", id="order-7")
     assert (again.status, again.new) == ("duplicate", False)
@@ -39,7 +40,7 @@ def test_a_message_on_its_way(q: Any, queue: str) -> None:
     assert (one.queue, one.partition, one.id, one.data) == (queue, "customer-7", "order-7", {"n": 1})
     assert (one.group, one.attempt, one.offset, one.key) == ("billing", 1, 0, "order-7")
     assert (one.message_id, one.partition_id) == (stored.message_id, stored.partition_id)
-    assert one.traceparent is not None and one.created_at.tzinfo is not None
+    assert one.traceparent is not None and one.created_at.tzinfo is not None and one.headers == {"tenant": "acme"}
     assert q.extend(one, 90) > datetime.now(UTC) + timedelta(seconds=30)
     q.ack(one)
     assert q.pop(queue, group="billing") == []

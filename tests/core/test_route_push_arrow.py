@@ -189,7 +189,7 @@ def test_a_delta_without_what_it_adds_to_is_all_there_is():
     (dict(payload=pa.array(["1"], pa.string_view())), b"queue=q",
      "Invalid Arrow stream: column payload must be utf8, large_utf8, binary or large_binary"),
     (dict(queue=["q"], payload=["1"], **{"traceId": ["x"], "größe": ["y"]}), b"",
-     "Unknown columns (there are queue, partition, transactionId, payload, deliverAt and traceparent):"
+     "Unknown columns (there are queue, partition, transactionId, payload, deliverAt, traceparent and headers):"
      " traceId, gr????e"),
     (dict(payload=["1"]), b"queue=q&payload=line", "payload must be item or line, and is for application/x-ndjson"),
 ])

@@ -151,7 +151,8 @@ Z = probe_zip(frames([b"1"], ["t"], [id7()]))
 
 @pytest.mark.parametrize("body, text", [
     (b"", "QPB1"), (b"QPB", "QPB1"), (b"QTB1" + FORM_B[4:], "QPB1"), (b'{"items":[]}', "QPB1"), (b"QPB1", "cut off"),
-    (form_a(flags=16), "flags"), (form_a(flags=9), "flags"), (form_a(flags=12), "flags"), (form_a(flags=255), "flags"),
+    (form_a(flags=32), "flags"), (form_a(flags=24), "flags"), (form_a(flags=9), "flags"),
+    (form_a(flags=12), "flags"), (form_a(flags=255), "flags"),
     (form_a(group_a([b"1"], ["t"])) + b"x", "after the last group"), (form_a()[:-1], "cut off"),
     (form_a(group_a([b"1"], ["t"], queue="")), "Queue must be"),
     (form_a(group_a([b"1"], ["t"], queue="ü" * 128)), "Queue must be"),

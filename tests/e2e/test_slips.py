@@ -54,7 +54,7 @@ def test_what_is_none_of_these_is_passed_over(client: Client) -> None:
     assert data(client.pop("fine", batch="", timeout="", wait="", autoAck="1", color="blue", min="3")) == [1]
     assert data(client.pop("fine", batch=10_000, timeout=115_000, wait="0", subscriptionMode="",
                            subscriptionFrom="")) == [2]
-    client.push_items([{"queue": "fine", "payload": None, "color": "blue", "data": 1, "kind": "x", "ttl": None}])
+    client.push_items([{"queue": "fine", "payload": None, "color": None, "ttl": None, "producerSub": "x"}])
 
 
 @pytest.mark.parametrize("item, words", [
@@ -65,9 +65,9 @@ def test_what_is_none_of_these_is_passed_over(client: Client) -> None:
     ({"payload": 1, "delayMS": 5}, "delayMs is one"), ({"payload": 1, "deliverat": "x"}, "deliverAt is one"),
     ({"paylod": 1}, "payload is one"), ({"payload": 1, "delay": 60}, "delay is no key; delayMs is one (item 1)"),
     ({"payload": 1, "transaction_id": "t"}, "transactionId is one"),
-    ({"payload": 1, "headers": {"x-tenant": "7"}},
-     "headers is not supported in an item: put it into the payload (item 1, field headers)"),
-    ({"payload": 1, "headers": {}}, "headers is not"), ({"ttl": 5, "payload": 1}, "it is an option of the queue"),
+    ({"payload": 1, "headers": {"x-tenant": 7}}, "header x-tenant must be a string (item 1, field headers)"),
+    ({"payload": 1, "color": "blue"}, "color is no key of an item: queue, partition, payload, transactionId"),
+    ({"ttl": 5, "payload": 1}, "it is an option of the queue"),
     ({"payload": 1, "priority": 0}, "priority is not")])
 def test_of_a_push(client: Client, queue: str, item: dict[str, Any], words: str) -> None:
     items = [{"queue": queue, "payload": 1}, {"queue": queue, **item}]
@@ -94,7 +94,7 @@ def test_of_an_acknowledgment(client: Client, queue: str, change: dict[str, Any]
 
 def test_as_queen_mq_has_it(start_daemon) -> None:
     with start_daemon(QUEEND_STRICT="false").client() as client:
-        client.push_items([{"queue": "loose", "Partition": "p", "headers": {"a": 1}},
+        client.push_items([{"queue": "loose", "Partition": "p", "color": 1, "ttl": 5},
                            {"queue": "loose", "payload": 1, "transactionID": 5}])
         (message,) = client.pop("loose", batch="abc", wait="yes", btach=7, autoAck="True", timeout=900_000,
                                 subscriptionMode="from_beginning", subscriptionFrom="garbage")
@@ -167,14 +167,12 @@ PICKY = {"Prefer": "respond-async, handling=strict"}
 
 @pytest.mark.parametrize("method, target, body, name", [
     ("GET", "/api/v1/pop/queue/picky?color=blue", None, "color"),
-    ("POST", "/api/v1/push", {"items": [{"queue": "picky", "payload": 1, "color": 1}]}, "color"),
+    ("POST", "/api/v1/push", {"items": [{"queue": "picky", "payload": 1, "color": None}]}, "color"),
     ("POST", "/api/v1/push", {"items": [], "color": 1}, "color"),
     ("POST", "/api/v1/push?color=1", {"items": []}, "color"), ("POST", "/api/v1/ack?x=1", {}, "x"),
     ("POST", "/api/v1/ack", {"transactionId": "t", "partitionId": UUID, "color": 1}, "color"),
     ("POST", "/api/v1/ack/batch", {"acknowledgments": [{"transactionId": "t", "partitionId": UUID, "color": 1}]},
      "color"),
-    ("POST", "/api/v1/transaction",
-     {"operations": [{"type": "push", "items": [{"queue": "picky", "payload": 1, "color": 1}]}]}, "color"),
     ("POST", "/api/v1/transaction", {"operations": [], "color": 1}, "color"), ("POST", LEASE, {"color": 1}, "color"),
     ("POST", "/api/v1/configure", {"queue": "picky", "options": {"color": 1}}, "color"),
     ("GET", "/api/v1/resources/queues?color=1", None, "color"),

@@ -41,8 +41,20 @@ def test_modes_of_a_stream(spark: SparkSession, daemon: Daemon, client: Client, 
     assert heads(client, f"{queue}.out") == {}
 
 
-def test_headers_are_not_stored(spark: SparkSession, daemon: Daemon, queue: str) -> None:
-    frame = spark.sql("select '1' value, array(struct('a' as key, X'00' as value)) headers")
-    with pytest.raises(Exception, match='column "headers" cannot be stored: messages have no headers but the trace '
-                                        'context, which is the column "traceparent"'):
+@pytest.mark.parametrize("headers", ["array(struct('a' as key, encode('b', 'utf-8') as value))", "map('a', 'b')",
+                                     "array(struct('a' as key, 'b' as value))"])
+def test_headers_are_stored(spark: SparkSession, daemon: Daemon, client: Client, queue: str, headers: str) -> None:
+    frame = spark.sql(f"select '1' value, {headers} headers union all select '2', null")
+    frame.coalesce(1).write.format("queend").mode("append").options(url=daemon.url, queue=queue).save()
+    assert [(one["data"], one.get("headers")) for one in client.pop(queue, batch=9)] == [(1, {"a": "b"}), (2, None)]
+    rows = spark.read.format("queend").options(url=daemon.url, queue=queue, includeHeaders="true").load().collect()
+    assert [[(one.key, bytes(one.value)) for one in row.headers or []] for row in rows] == [[("a", b"b")], []]
+
+
+def test_headers_that_are_no_text(spark: SparkSession, daemon: Daemon, queue: str) -> None:
+    frame = spark.sql("select '1' value, array(struct('a' as key, X'FF' as value)) headers")
+    with pytest.raises(Exception, match="header 'a' has bytes that are no text in UTF-8"):
         frame.write.format("queend").mode("append").options(url=daemon.url, queue=queue).save()
+    with pytest.raises(Exception, match='column "headers" is string; it must be array<struct'):
+        spark.sql("select '1' value, 'x' headers").write.format("queend").mode("append").options(
+            url=daemon.url, queue=queue).save()

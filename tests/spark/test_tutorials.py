@@ -113,6 +113,11 @@ class TestBatches:
         assert {key: stored(client, "pairs", key) for key in heads(client, "pairs")} == {
             str(n): [{"id": n}] for n in range(4)}
 
+    def test_headers_are_written(self, query: Callable[..., Any], client: Client) -> None:
+        query("write_headers")
+        (message,) = client.pop("texts", "k")
+        assert (message["data"], message["headers"]) == (1, {"h": "v"})
+
     def test_a_column_names_the_topic(self, query: Callable[..., Any], client: Client) -> None:
         query("write_to_a_column")
         assert sorted(stored(client, "even", "k")) == [0, 2, 4] and sorted(stored(client, "odd", "k")) == [1, 3, 5]
@@ -230,7 +235,6 @@ REFUSED = {
     ("write_without_a_mode",): '[UNSUPPORTED_DATA_SOURCE_SAVE_MODE] The data source "queend" cannot be written in the '
                                '"ErrorIfExists" mode. Please use either the "Append" or "Overwrite" mode instead',
     ("write_text",): "Invalid JSON: unexpected byte at byte 0 (row 0, field payload); write value as a struct, ",
-    ("write_headers",): 'column "headers" cannot be stored: messages have no headers but the trace context, which is',
     ("counts_to_a_topic", "update"): "queend does not support Update mode",
     ("counts_to_a_topic", "complete"): "a queue cannot be overwritten",
     ("continuous",): "Data source queend does not support continuous processing",

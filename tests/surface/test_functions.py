@@ -75,7 +75,7 @@ def test_a_bad_item_refuses_the_call(sql, queue, item, code) -> None:
     assert not sql.rows("SELECT 1 FROM queen.queues WHERE name = %s", queue)
 
 
-@pytest.mark.parametrize("member", ["headers", "ttl", "priority"])
+@pytest.mark.parametrize("member", ["ttl", "priority", "deliverAt"])
 def test_members_that_messages_do_not_have(sql, queue, member) -> None:
     item = {"queue": queue, "payload": 1, member: 5}
     for function, asked in (("push_messages_v3", [item | {member: None}, item]),

@@ -2,7 +2,7 @@ import type { components } from "./api.js";
 
 export type Schemas = components["schemas"];
 /** A message to be stored. id: its transactionId, by which the partition recognises a duplicate; made if not given. */
-export type Push = Pick<Schemas["PushItem"], "queue" | "partition" | "delayMs" | "traceparent">
+export type Push = Pick<Schemas["PushItem"], "queue" | "partition" | "delayMs" | "traceparent" | "headers">
   & { payload: unknown; id?: string; deliverAt?: Date };
 /** What became of a pushed message. */
 export type Stored = Pick<Schemas["PushResult"], "status" | "error"> & { queue: string; partition: string; id: string };
@@ -11,10 +11,11 @@ export type Message<T = any> = Omit<Schemas["Message"], "data"> & { data: T; que
                                                                     key: string };
 
 /** Returns the item of a request, with an id. */
-export function item({ queue, payload, partition = "Default", id, delayMs, deliverAt, traceparent }: Push) {
+export function item({ queue, payload, partition = "Default", id, delayMs, deliverAt, traceparent, headers }: Push) {
   if (payload === undefined) throw new TypeError("a message needs a payload; null is one");
   return { queue, payload, partition, transactionId: id ?? madeId(queue), traceparent,
-           deliverAt: deliverAt?.toISOString(), delayMs: delayMs && Math.ceil(delayMs) } satisfies Schemas["PushItem"];
+           deliverAt: deliverAt?.toISOString(), delayMs: delayMs && Math.ceil(delayMs),
+           headers } satisfies Schemas["PushItem"];
 }
 
 /** Returns the message that an element of an answer describes. answer: says what the element does not. */

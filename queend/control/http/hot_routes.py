@@ -5,7 +5,7 @@ from typing import Any
 
 from .schema import (ANY, BYTES, FLAG, ID, INTEGER, MAYBE, MESSAGE, NAME, QUERY, SOME_INTEGER, SOME_TIME, TEXT, TIME,
                      TRACEPARENT, WHEN, array, body, parameter, record, ref, titled, whole)
-from .schemas import ORIGIN
+from .schemas import BESIDES, HEADERS, HEADERS_RULE
 
 DELAY = {**INTEGER, "minimum": 0, "maximum": 31622400000}      # ms
 NAMED = {"description": "push or ack; of an unknown operation what it named as its type"}
@@ -28,7 +28,7 @@ SCHEMAS = {
                       detail=TEXT, instance=TEXT, error=TEXT, code=TEXT),
     "PushItem": record(["queue"], queue={**NAME, "minLength": 1}, partition={**NAME, "default": "Default"}, payload=ANY,
                        transactionId=NAME, traceId=ID, traceparent=TRACEPARENT, tracestate=TEXT,
-                       deliverAt=WHEN, delayMs=DELAY),
+                       headers={**HEADERS, "description": HEADERS_RULE}, deliverAt=WHEN, delayMs=DELAY),
     "PushResult": record(["index", "transaction_id", "status", "queueName"], index=INTEGER, transaction_id=TEXT,
                          status={"enum": ["queued", "duplicate", "duplicate_of_deleted", "buffered", "failed"]},
                          message_id=ID, partition_id=ID, trace_id=MAYBE, queueName=TEXT, partition=TEXT, error=TEXT,
@@ -40,7 +40,7 @@ SCHEMAS = {
                       partitionId=ID, partition=TEXT, leaseId=TEXT, consumerGroup=TEXT, queue=TEXT,
                       deliveryAttempt=INTEGER, offset=INTEGER, traceparent=TRACEPARENT, tracestate=TEXT,
                       cloudEvent={"type": "object"}, dataEncoding={"enum": ["base64", "none"]}, deliverAt=TIME,
-                      **ORIGIN),
+                      **BESIDES),
     "PopResult": record(["messages"], success=FLAG, error=TEXT, queue=TEXT, partition=TEXT, partitionId=MAYBE,
                         leaseId=MAYBE, consumerGroup=TEXT, partitionsClaimed=INTEGER, windowBufferActive=FLAG,
                         messages=array(ref("Message")),

@@ -16,6 +16,9 @@ MESSAGES = whole(total=INTEGER, pending=INTEGER, processing=INTEGER)
 PLACE = {"id": ID, "transactionId": TEXT, "partitionId": ID, "queuePath": TEXT, "queue": TEXT, "partition": TEXT}
 # origin of a redriven message
 ORIGIN = {"originTransactionId": TEXT, "originQueue": TEXT, "originPartition": TEXT, "originOffset": INTEGER}
+HEADERS = {"type": "object", "additionalProperties": TEXT, "maxProperties": 64}
+HEADERS_RULE = "at most 64 names of 1 to 256 bytes; at most 16 KiB as JSON"
+BESIDES = {"headers": HEADERS, **ORIGIN}      # of a message: only what it has
 WAS = {"timestamp": "2026-01-02T03:04:05.678Z"}
 
 

@@ -16,9 +16,9 @@ from ..http.paged import Page
 from ..http.query import WHOLE, Query, moment_of
 from ..http.route import Paged, Routes
 from ..http.schema import ANY, FLAG, ID, INTEGER, MAYBE, NAME, TEXT, TIME, array, body, parameter, record, whole
-from ..http.schemas import DONE, FROM, GROUP, ORIGIN, PAGINATION, PARTITION, QUEUE, TO
+from ..http.schemas import BESIDES, DONE, FROM, GROUP, PAGINATION, PARTITION, QUEUE, TO
 from .record import embedded, opened
-from .redrive import origin_of, redrive
+from .redrive import redrive, shown_of
 from .sealing import revealed
 
 router = Routes("dead letters")
@@ -99,10 +99,10 @@ class Letter:
 
 
 @router.declare("GET /api/v1/dlq", READ, whole(
-    messages=array(whole(*ORIGIN, id=ID, transactionId=TEXT, partitionId=ID, queue=MAYBE, partition=MAYBE,
+    messages=array(whole(*BESIDES, id=ID, transactionId=TEXT, partitionId=ID, queue=MAYBE, partition=MAYBE,
                          consumerGroup=TEXT,
                          errorMessage=MAYBE, retryCount=INTEGER, data=ANY, producerSub=MAYBE, createdAt=TIME,
-                         failedAt=TIME, offset=INTEGER, **ORIGIN)), total=INTEGER, pagination=PAGINATION),
+                         failedAt=TIME, offset=INTEGER, **BESIDES)), total=INTEGER, pagination=PAGINATION),
                 [QUEUE, *FILTERS, ERROR_ID], where="query", page=Paged(100, PAGE_MOST, 1_000_000))
 async def dead_list(request: Request) -> Json:
     """Lists dead letters with their payloads, newest failure first. `from` and `to` filter by the time of the failure.
@@ -122,7 +122,7 @@ async def dead_list(request: Request) -> Json:
                          "errorMessage": row.error, "retryCount": row.retries,
                          "data": embedded(revealed(row, payload)[0]), "producerSub": row.producer_sub,
                          "createdAt": ts3(row.created_at), "failedAt": ts3(row.failed_at), "offset": row.record_offset,
-                         **origin_of(row.headers)})
+                         **shown_of(row.headers)})
     return Json({"messages": messages, "total": total, "pagination": page.shown})
 
 

@@ -46,7 +46,8 @@ START = "early.0.0"
 
 QUEUE = "SELECT q.id, q.name, q.encryption_enabled AS encrypted FROM queend.queues q WHERE q.name = %s"
 PARTITION = "SELECT p.id FROM queend.partitions p WHERE p.queue_id = %s AND p.name = %s"
-PENDING = """SELECT o.id, o.queue, o.partition, o.transaction_id, o.payload::text AS payload FROM queend.outbox o
+PENDING = """SELECT o.id, o.queue, o.partition, o.transaction_id, o.payload::text AS payload,
+            o.headers FROM queend.outbox o
      WHERE o.id > %s ORDER BY o.id LIMIT %s"""
 DROP = "DELETE FROM queend.outbox o WHERE o.id = ANY (%s)"
 LOG = "SELECT * FROM queend.erase_log(%s, %s, %s::int, %s, %s, %s, %s)"
@@ -151,7 +152,7 @@ class Erasure:
         pending = await rows(self.request, PENDING, after, OUTBOX)
         ids = [one.id for one in pending if one.queue == self.queue.name
                and self.wanted.partition in (None, one.partition)
-               and self._fits(record_key(one.transaction_id), one.payload.encode())]
+               and self._fits(record_key(one.transaction_id), one.payload.encode(), one.headers)]
         self.done.found["outbox"] += len(ids)
         if ids and not self.dry:
             async with self.control.pool.connection() as connection:

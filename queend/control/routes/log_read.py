@@ -18,7 +18,7 @@ from ..http.read_request import INT8_MAX, Fields, entries_of, fields_of
 from ..http.route import Routes
 from ..http.schema import (ANY, ENTRY_PARTITION, FLAG, ID, INTEGER, MAYBE, NAME, SOME_INTEGER, SOME_TIME, TEXT, TIME,
                            WHEN, array, body, parameter, record, whole)
-from ..http.schemas import ORIGIN, WAS
+from ..http.schemas import BESIDES, WAS
 from ..log_reader import ERRORS, Reader, Wanted
 
 router = Routes("log")
@@ -79,8 +79,8 @@ def _moment(us: int | None) -> str | None:
 @router.declare("POST /api/v1/fetch", READ, whole(
     entries=array(whole("error", "nextOffset", "erased", queue=TEXT, partition=TEXT, nextOffset=INTEGER, **MARKS,
                         erased=INTEGER, error=TEXT,
-                        records=array(whole(*ORIGIN, offset=INTEGER, transactionId=TEXT, payload=ANY, ts=TIME,
-                                            **ORIGIN))))),
+                        records=array(whole(*BESIDES, offset=INTEGER, transactionId=TEXT, payload=ANY, ts=TIME,
+                                            **BESIDES))))),
                 [parameter("format", {"enum": ["cloudevents"]})], where="body.entries",
                 body=_described(["entries"], entries=array(
                     record(["queue", "offset"], **WHERE, offset=INTEGER, end=INTEGER,

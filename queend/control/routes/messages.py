@@ -19,7 +19,7 @@ from ..http.rights import limits, permit
 from ..http.route import Paged, Routes
 from ..http.schema import (ANY, FLAG, INTEGER, MAYBE, NAME, SOME_INTEGER, SOME_TIME, TEXT, TIME, array, body, parameter,
                            record, whole)
-from ..http.schemas import DONE, FROM, ORIGIN, PARTITION, PLACE, QUEUE, TO
+from ..http.schemas import BESIDES, DONE, FROM, PARTITION, PLACE, QUEUE, TO
 from .record import embedded, opened, partition_number
 from .redrive import redrive
 from .sealing import revealed
@@ -37,7 +37,7 @@ GROUPS = """SELECT DISTINCT g.name FROM queend.consumer_groups g JOIN queend.que
      WHERE %s::text IS NULL OR q.name = %s"""
 SHOW = """SELECT *, queend.message_id(stored_at, %s, record_offset)::text AS id
             FROM queend.message_show(%s, %s)"""
-ORIGINS = """SELECT queend.message_origin(u.part, u.at) AS origin
+BESIDE = """SELECT queend.message_beside(u.part, u.at) AS beside
      FROM unnest(%s::int[], %s::bigint[]) WITH ORDINALITY AS u (part, at, ord) ORDER BY u.ord"""
 STATES = "SELECT * FROM queend.message_groups(%s, %s)"
 DELETE = "SELECT queend.message_delete(%s, %s)"
@@ -93,7 +93,7 @@ async def address_named(request: Request, queue: str, partition: str, transactio
 
 
 @router.declare("GET /api/v1/messages", READ, whole(
-    messages=array(whole("deliverAt", *ORIGIN, **PLACE, **ORIGIN, namespace=TEXT, task=TEXT, status=TEXT,
+    messages=array(whole("deliverAt", *BESIDES, **PLACE, **BESIDES, namespace=TEXT, task=TEXT, status=TEXT,
                          queueStatus=MAYBE,
                          busStatus=whole(consumedBy=INTEGER, totalGroups=INTEGER), traceId=MAYBE, producerSub=MAYBE,
                          queuePriority=INTEGER, createdAt=TIME, leaseExpiresAt=SOME_TIME, offset=INTEGER,
@@ -115,13 +115,13 @@ async def message_list(request: Request) -> Json:
     found = await rows(request, LIST, queue, query.text("partition"), query.text("ns"), query.text("task"), status,
                        from_, to, query.limit, query.offset, LOOK_STATUS if status else LOOK)
     groups = {row.name for row in await rows(request, GROUPS, queue, queue)}
-    origins = await origins_of(request, [(row.partition_id, row.record_offset) for row in found])
+    shown = await besides_of(request, [(row.partition_id, row.record_offset) for row in found])
     seed = await seed_of(request)
     return Json({"messages": [{
         **listed(row, seed), **standing(row), "namespace": row.namespace, "task": row.task,
         "traceId": row.trace_id and str(row.trace_id), "producerSub": row.producer_sub, "queuePriority": row.priority,
         "createdAt": ts3(row.stored_at), "offset": row.record_offset, **deliver_at(row),
-        **origin} for row, origin in zip(found, origins, strict=True)],
+        **beside} for row, beside in zip(found, shown, strict=True)],
         "mode": _mode(groups)})
 
 
@@ -144,12 +144,13 @@ def standing(row: Any) -> dict[str, Any]:
             "leaseExpiresAt": ts3(row.lease_until or None)}
 
 
-async def origins_of(request: Request, places: list[tuple[int, int]]) -> list[dict[str, Any]]:
-    """Returns the origin of each message, by partition number and offset: the dead letter it was redriven from."""
+async def besides_of(request: Request, places: list[tuple[int, int]]) -> list[dict[str, Any]]:
+    """Returns the headers of each message, by partition number and offset, and its origin: the dead letter it was
+    redriven from."""
     if not places:
         return []
-    found = await rows(request, ORIGINS, [part for part, _ in places], [offset for _, offset in places])
-    return [row.origin or {} for row in found]
+    found = await rows(request, BESIDE, [part for part, _ in places], [offset for _, offset in places])
+    return [row.beside or {} for row in found]
 
 
 def deliver_at(row: Any) -> dict[str, str | None]:
@@ -162,7 +163,7 @@ def _mode(groups: set[str]) -> dict[str, Any]:
     return {"hasQueueMode": QUEUE_MODE in groups, "busGroupsCount": bus, "type": MODES[QUEUE_MODE in groups, bus > 0]}
 
 
-MESSAGE = whole("deliverAt", *ORIGIN, **PLACE, **ORIGIN, namespace=TEXT, task=TEXT, payload=ANY, isEncrypted=FLAG,
+MESSAGE = whole("deliverAt", *BESIDES, **PLACE, **BESIDES, namespace=TEXT, task=TEXT, payload=ANY, isEncrypted=FLAG,
                 status={"enum": ["pending", "processing", "completed", "dead_letter"]}, traceId=MAYBE,
                 producerSub=MAYBE, createdAt=TIME, errorMessage=MAYBE, retryCount=SOME_INTEGER,
                 leaseExpiresAt=SOME_TIME, offset=INTEGER, deliverAt=SOME_TIME,
@@ -209,7 +210,7 @@ async def _shown(request: Request, where: Address | None) -> Json:
                           "consumedByGroups": sum(one.consumed for one in named)},
                  "consumerGroups": [{"name": one.name, "consumed": one.consumed,
                                      "leaseExpiresAt": ts3(one.lease_until or None)} for one in states],
-                 **deliver_at(row), **(await origins_of(request, [(where[0], row.record_offset)]))[0]})
+                 **deliver_at(row), **(await besides_of(request, [(where[0], row.record_offset)]))[0]})
 
 
 def state_of(groups: list[Any]) -> str:

@@ -151,5 +151,11 @@ def origin_of(headers: str | None) -> dict[str, Any]:
     return {key: found[key] for key in ORIGIN if key in found}
 
 
+def shown_of(headers: str | None) -> dict[str, Any]:
+    """Returns what lists show of a record's headers: those that its sender gave, and its origin."""
+    own = json.loads(headers).get("headers") if headers and '"headers":{' in headers else None
+    return {**({} if own is None else {"headers": own}), **origin_of(headers)}
+
+
 def _text(value: str | None) -> bytes | None:
     return None if value is None else value.encode()

@@ -24,8 +24,8 @@ from ..http.paged import Page, next_page
 from ..http.rights import limits, permit
 from ..http.route import Paged, Routes
 from ..http.schema import FLAG, INTEGER, MAYBE, SOME_TIME, TEXT, TIME, array, parameter, whole
-from ..http.schemas import FROM, ORIGIN, PARTITION, PLACE, QUEUE, TO
-from .messages import origins_of, place, standing
+from ..http.schemas import BESIDES, FROM, PARTITION, PLACE, QUEUE, TO
+from .messages import besides_of, place, standing
 from .record import PARTITION_MOST
 
 router = Routes("messages")
@@ -57,7 +57,7 @@ REDRIVEN = """SELECT u.ord::int - 1 AS ord, t.data
 
 
 @router.declare("GET /api/v1/messages/search", READ, whole(
-    messages=array(whole(*ORIGIN, "redrivenAs", **PLACE, **ORIGIN, redrivenAs=whole(
+    messages=array(whole(*BESIDES, "redrivenAs", **PLACE, **BESIDES, redrivenAs=whole(
         transactionId=TEXT, queue=TEXT, partition=TEXT), status=TEXT, queueStatus=TEXT,
                          busStatus=whole(consumedBy=INTEGER, totalGroups=INTEGER), createdAt=TIME,
                          leaseExpiresAt=SOME_TIME, offset=INTEGER, excerpt=TEXT)),
@@ -199,13 +199,13 @@ async def _told(request: Request, queue: str, hits: list[Any]) -> list[dict[str,
         return []
     stands = await rows(request, STANDS, [hit[0] for hit in hits], [hit[1] for hit in hits])
     seed = await seed_of(request)
-    origins = await origins_of(request, [hits[row.ord][:2] for row in stands])
+    besides = await besides_of(request, [hits[row.ord][:2] for row in stands])
     again = {row.ord: {"redrivenAs": orjson.loads(row.data)} for row in await rows(
         request, REDRIVEN, [hit[0] for hit in hits], [hit[3] for hit in hits])}
     messages = []
-    for row, origin in zip(stands, origins, strict=True):
+    for row, beside in zip(stands, besides, strict=True):
         partition, offset, stored, transaction_id, id, excerpt = hits[row.ord]
         messages.append({**place(seed, partition, queue, row.partition, transaction_id, id), **standing(row),
-                         "createdAt": ts3(stored), "offset": offset, "excerpt": excerpt, **origin,
+                         "createdAt": ts3(stored), "offset": offset, "excerpt": excerpt, **beside,
                          **again.get(row.ord, {})})
     return messages

@@ -8,7 +8,7 @@ import orjson
 
 from ..._core import record_key
 from ..http.answer import Refusal
-from .redrive import origin_of
+from .redrive import origin_of, shown_of
 from .search import TEXT_MOST, spellings
 
 IDS_MOST = 1000
@@ -40,7 +40,7 @@ class Wanted:
             return True
         if payload is None:
             return None
-        if self.texts and not any(text in payload for text in self.texts):
+        if self.texts and not any(text in payload for text in self.texts) and not self._in_headers(headers):
             return False
         if self.path is None:
             return True
@@ -48,6 +48,10 @@ class Wanted:
             return _same(_found(orjson.loads(payload), self.path), self.value)
         except orjson.JSONDecodeError:      # nested deeper than is read here
             return None
+
+    def _in_headers(self, headers: str | None) -> bool:
+        own = shown_of(headers).get("headers")
+        return own is not None and any(text in orjson.dumps(own) for text in self.texts)
 
     def _origin(self, headers: str | None) -> bytes | None:
         origin = origin_of(headers)

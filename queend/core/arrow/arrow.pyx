@@ -47,14 +47,14 @@ cdef struct ArrowReader:
     Arena* arena
     size_t room               # bytes that may still be unpacked
     Unzip* unzip
-    int[6] roles              # of the columns, in the order of the stream
+    int[ARROW_ROLES] roles              # of the columns, in the order of the stream
     int n_fields
     bint has_schema
     int due_unit              # of the column deliverAt
     ArrowDictionary* dictionaries
     # the record batch that arrow_next found
     int64_t rows
-    ArrowColumn[6] columns    # by role; ARROW_NULL: also a column that the stream does not have
+    ArrowColumn[ARROW_ROLES] columns    # by role; ARROW_NULL: also a column that the stream does not have
 
 cdef struct ArrowBatch:
     # The content of a record batch's table.

@@ -43,6 +43,7 @@ cdef enum:                    # roles
     ARROW_PAYLOAD
     ARROW_DUE
     ARROW_TRACE
+    ARROW_HEADERS
     ARROW_ROLES
 
 cdef enum:                    # of the format's Type
@@ -89,7 +90,7 @@ cdef enum:
     ARROW_ROLE_NONE = -1      # a name that no role has
 
 cdef const char* ARROW_NAMES[ARROW_ROLES]         # by role
-ARROW_NAMES = [b"queue", b"partition", b"transactionId", b"payload", b"deliverAt", b"traceparent"]
+ARROW_NAMES = [b"queue", b"partition", b"transactionId", b"payload", b"deliverAt", b"traceparent", b"headers"]
 
 # Results of arrow_next and arrow_message. The kind of a message is larger than ARROW_END.
 cdef enum:
@@ -152,8 +153,8 @@ cdef bint column_unknown(FlatTable* schema, const char* fields, size_t n, ApiErr
             continue
         if at == 0:
             at = snprintf(e.text, 239,
-                          b"Unknown columns (there are queue, partition, transactionId, payload, deliverAt "
-                          b"and traceparent): ")
+                          b"Unknown columns (there are queue, partition, transactionId, payload, deliverAt, "
+                          b"traceparent and headers): ")
         elif at < 220:
             at += snprintf(e.text + at, 239 - at, b", ")
         for k in range(name.n):

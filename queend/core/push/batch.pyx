@@ -112,7 +112,7 @@ cdef bint batch_take(Appender* s, PushPart* part, Pusher* of) noexcept nogil:
             if of != NULL:
                 of.partitions += p.gathering.breadth
         if of != NULL:
-            of.bytes += it.payload.n + 64
+            of.bytes += req_item_bytes(it) + 64
         batch_place(to.gather, p.gathering, it)
         if to.gather.job is not part.job:
             to.gather.job = part.job
@@ -156,7 +156,7 @@ cdef void batch_place(PushBatch* b, PushPartition* g, PushItem* it) noexcept nog
             it.original_at = same.at
             it.next = g.dups
             g.dups = it
-            b.bytes += it.payload.n + 64
+            b.bytes += req_item_bytes(it) + 64
             return
     if it.id_kind != ID_OTHER:
         batch_range(g, it.id)
@@ -164,10 +164,10 @@ cdef void batch_place(PushBatch* b, PushPartition* g, PushItem* it) noexcept nog
         g.has_other = True
     if it.id_kind != ID_MADE:
         g.has_client = True
-    batch_append(b, g, it, 1, it.payload.n)
+    batch_append(b, g, it, 1, req_item_bytes(it))
 
 cdef inline void batch_append(PushBatch* b, PushPartition* g, PushItem* it, int n, size_t bytes) noexcept nogil:
-    # Adds an item of n records, whose payloads have so many bytes, to the chain of its push partition.
+    # Adds an item of n records, whose payloads and headers have so many bytes, to the chain of its push partition.
     link_append(<void**>&g.first, it)
     g.n += n
     g.bytes += bytes

@@ -301,7 +301,7 @@ cdef void push_respond(PushJob* j) noexcept nogil:
                 tally = &queue.tally[r.worker.index]
                 tally.push_requests += 1
             tally.push_messages += req_item_count(it)
-            bytes += <int64_t>it.payload.n
+            bytes += <int64_t>req_item_bytes(it)
             counted += req_item_count(it)
         n += req_item_count(it)
         stored = result_answer(it, &j.req, counters) or stored

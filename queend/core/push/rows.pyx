@@ -27,7 +27,7 @@ cdef bint rows_cut(PushBatch* b) noexcept nogil:
         c = NULL
         while it != NULL:
             if (c == NULL or it.run != NULL or c.first.run != NULL or c.n >= ROW_RECORDS
-                    or (c.n and bytes + it.payload.n > ROW_BYTES)):
+                    or (c.n and bytes + req_item_bytes(it) > ROW_BYTES)):
                 # there are more than expected if framed runs were opened: their payloads are larger than g.bytes tells
                 b.chunks = <PushChunk*>arena_grow(&b.arena, b.chunks, b.n_chunks, sizeof(PushChunk), expected, &room)
                 if b.chunks == NULL:
@@ -42,7 +42,7 @@ cdef bint rows_cut(PushBatch* b) noexcept nogil:
                 b.n_chunks += 1
                 bytes = 0
             c.n += req_item_count(it)
-            bytes += it.payload.n
+            bytes += req_item_bytes(it)
             c.bytes = bytes
             if it.more != NULL and it.more.due.n:
                 c.scheduled = True

@@ -192,7 +192,7 @@ cdef void read_sealed(ReadCall* c) noexcept nogil:
     uv_rwlock_rdunlock(&catalog.lock)
 
 # ---- searches --------------------------------------------------------------------------------------------------------
-# Finds texts in the payloads of stored rows, which are unpacked and decrypted first.
+# Finds texts in payloads and headers of stored rows, which are unpacked and decrypted first.
 
 cdef enum:
     SEARCH_TEXTS = 9          # spellings of the text
@@ -222,13 +222,15 @@ cdef struct SearchHit:
     const unsigned char* id
     Slice text                # the transactionId, empty: the id as a UUID
     Slice payload
+    Slice within              # the payload, or the sender's headers, in which the hit is
     const char* at            # the hit
 
 cdef bint read_search_next(Search* s, SearchHit* f) noexcept nogil:
-    # Finds the next record of the open row that has one of the texts. Returns False at the end. The hit is valid until
-    # the next call.
+    # Finds the next record of the open row that has one of the texts in its payload or in its sender's headers. Returns
+    # False at the end. The hit is valid until the next call.
     cdef Extras x
-    cdef int i, result
+    cdef EventHeaders h
+    cdef int result
     while s.row.i < s.row.n:
         if not batchrow_record(&s.row, &f.id, &f.payload, &x):
             s.unread += s.row.n - s.row.i
@@ -248,15 +250,27 @@ cdef bint read_search_next(Search* s, SearchHit* f) noexcept nogil:
             if result != SEAL_OPENED and result != SEAL_PLAIN:
                 s.unread += 1
                 continue
-        for i in range(s.n_texts):
-            f.at = <const char*>memmem(f.payload.p, f.payload.n, s.texts[i].p, s.texts[i].n)
-            if f.at != NULL:
+        if read_search_in(s, f, f.payload):
+            return True
+        if x.headers.n:
+            eventform_headers(x.headers, &h)
+            if h.headers.n and read_search_in(s, f, h.headers):
                 return True
     return False
 
+cdef inline bint read_search_in(Search* s, SearchHit* f, Slice text) noexcept nogil:
+    # Returns True if a text contains one of those that are searched.
+    cdef int i
+    f.within = text
+    for i in range(s.n_texts):
+        f.at = <const char*>memmem(text.p, text.n, s.texts[i].p, s.texts[i].n)
+        if f.at != NULL:
+            return True
+    return False
+
 cdef tuple read_search_result(Search* s, SearchHit* f, int32_t partition):
-    cdef size_t before = f.at - f.payload.p
-    cdef size_t after = f.payload.n - before
+    cdef size_t before = f.at - f.within.p
+    cdef size_t after = f.within.n - before
     cdef unsigned char[16] id
     cdef char[36] name
     cdef char[36] message
@@ -280,9 +294,9 @@ cdef int64_t read_plain_us
 
 def payloads_search(bytes queue, bint sealed, list texts, list rows, int64_t since, int64_t until, int64_t below,
                     int most):
-    """Messages whose payload has one of these texts: ([(partition, offset, stored at, transactionId, message id,
-    excerpt)], how many were looked at, how many could not be, the place of the last of them where there was no room for
-    more: (created_at of its row, partition, offset), else None).
+    """Messages whose payload or headers have one of these texts: ([(partition, offset, stored at, transactionId,
+    message id, excerpt)], how many were looked at, how many could not be, the place of the last of them where there was
+    no room for more: (created_at of its row, partition, offset), else None).
 
     queue: the name of theirs, as bytes; sealed: it is encrypted. texts: 1 to 9, as bytes. rows: (partition, base, n,
     created_at, ids, body, meta) of the log, in the order in which they are wanted; of each, the last record comes

@@ -115,6 +115,7 @@ cdef bint readentry_next(ReadCall* c, ReadEntry* e, size_t written, ReadRecord* 
     # first record of a call is returned whatever its size, so that every call makes progress. An entry's first record
     # must fit into the call's budget.
     cdef Extras* x = &out.extras
+    cdef int64_t size
     if e.spent or e.error.n or c.left <= 0:
         return False
     if e.next >= e.end:
@@ -133,10 +134,11 @@ cdef bint readentry_next(ReadCall* c, ReadEntry* e, size_t written, ReadRecord* 
         e.open = e.row.i < e.row.n
         if e.next >= e.end:
             return False
-    if e.records and <int64_t>out.payload.n > e.most:
+    size = <int64_t>(out.payload.n + x.headers.n)
+    if e.records and size > e.most:
         e.spent = True
         return False
-    if c.records and (<int64_t>out.payload.n > c.left or written > READ_ANSWER_MOST):
+    if c.records and (size > c.left or written > READ_ANSWER_MOST):
         c.left = 0            # later entries return empty, and are asked for again
         return False
     out.offset = e.offset
@@ -145,10 +147,10 @@ cdef bint readentry_next(ReadCall* c, ReadEntry* e, size_t written, ReadRecord* 
     e.next = e.offset
     e.open = e.row.i < e.row.n
     e.records += 1
-    e.most -= out.payload.n
+    e.most -= size
     c.records += 1
-    c.bytes += out.payload.n
-    c.left -= out.payload.n
+    c.bytes += size
+    c.left -= size
     if x.seal.n or e.sealed:
         seal_reveal(&c.seal, e.queue, x.seal, &out.payload)
     return True
@@ -174,7 +176,7 @@ cdef void readentry_json(ReadCall* c, Buf* b) noexcept nogil:
         readentry_head(b, e)
         buf_text(b, b",\"records\":[")
         while readentry_next(c, e, b.len, &r):
-            buf_room(b, r.payload.n + 160)
+            buf_room(b, r.payload.n + r.extras.headers.n + 160)
             buf_text(b, b"{\"offset\":" if e.records == 1 else b",{\"offset\":")
             readentry_record(b, &r, &time, False)
         buf_text(b, b"],")
@@ -196,7 +198,7 @@ cdef void readentry_ndjson(ReadCall* c, Buf* b) noexcept nogil:
         e = &c.entries[i]
         names = names_n = 0
         while readentry_next(c, e, b.len, &r):
-            buf_room(b, r.payload.n + names_n + 160)
+            buf_room(b, r.payload.n + r.extras.headers.n + names_n + 160)
             if names_n == 0:
                 names = b.len
                 readentry_head(b, e)
@@ -263,11 +265,11 @@ cdef void readentry_record(Buf* b, ReadRecord* r, ReadTime* t, bint on_line) noe
     buf_text(b, b",\"ts\":\"")
     buf_put(b, t.text, 27)
     buf_byte(b, b'"')
-    readentry_origin(b, r)
+    readentry_beside(b, r)
     buf_byte(b, b'}')
 
-cdef void readentry_origin(Buf* b, ReadRecord* r) noexcept nogil:
-    # Writes the members of a record's headers that give the origin of a redriven dead letter.
+cdef void readentry_beside(Buf* b, ReadRecord* r) noexcept nogil:
+    # Writes the sender's headers, and the members of a record's headers that give the origin of a redriven dead letter.
     cdef Json j
     cdef Slice key, value
     cdef bint first = True
@@ -275,7 +277,7 @@ cdef void readentry_origin(Buf* b, ReadRecord* r) noexcept nogil:
         return
     json_object(&j, r.extras.headers)
     while json_member(&j, &first, &key) and json_skip(&j, &value):
-        if key.n > 7 and memcmp(key.p + 1, b"origin", 6) == 0:
+        if member_is(key, b"headers") or key.n > 7 and memcmp(key.p + 1, b"origin", 6) == 0:
             buf_byte(b, b',')
             buf_slice(b, key)
             buf_byte(b, b':')

@@ -19,7 +19,7 @@ cdef struct CycleOpRaw:
     Slice kind, key, value
 
 cdef struct CycleItemRaw:
-    Slice queue, part, payload, txid, trace, ns, task
+    Slice queue, part, payload, txid, trace, ns, task, headers, parent, state
 
 cdef struct CycleAckRaw:
     Slice txid, lease, status, count, error
@@ -248,6 +248,7 @@ cdef bint cyclebody_item(Json* j, Tools* t, CycleReq* q, PushItem* it) noexcept 
     cdef CycleItemRaw given
     cdef ItemRaw raw
     cdef unsigned char[16] id
+    cdef char[TYPO_SHOWN + 1] shown
     if json_peek(j) != b'{':
         return refuse_as(&t.error, b"push_items[%d] must be an object", t.index)
     memset(&given, 0, sizeof(given))
@@ -264,10 +265,17 @@ cdef bint cyclebody_item(Json* j, Tools* t, CycleReq* q, PushItem* it) noexcept 
             if value.p != NULL and not slice_is(value, b"0"):
                 return cyclebody_refuse(t, b"deliverAt" if member_is(key, b"deliverAt") else b"delayMs",
                                         b"is not supported in a cycle")
-        elif value.p != NULL and typo_unsupported(key) != NULL:
+        elif member_is(key, b"producerSub") or member_is(key, b"messageId"):
+            pass              # the daemon makes both, whatever an item says
+        elif value.p != NULL and strict and typo_unsupported(key) != NULL:
             return cyclebody_refuse(t, typo_unsupported(key).name, b"is not supported in an item")
         elif cyclebody_typo(q, key, CYCLE_ITEM_NAMES, t):
             return False
+        elif value.p != NULL and strict:
+            typo_shown(slice_of(key.p + 1, key.n - 2), shown)
+            q.code = b"unknown_name"
+            return cyclebody_refuse(t, shown, b"is no key of an item: queue, partition, payload, transactionId, "
+                                    b"traceId, traceparent, tracestate, headers, namespace, task")
     if j.error != NULL:
         return cyclebody_no_json(q, j, t)
     memcpy(&raw.queue, &given.queue, ITEM_SHARED * sizeof(Slice))
@@ -286,9 +294,40 @@ cdef bint cyclebody_item(Json* j, Tools* t, CycleReq* q, PushItem* it) noexcept 
         return cyclebody_refuse(t, b"traceId", b"must be a UUID")
     if (not cyclebody_text(given.ns, t, 0, NAME_MAX, b"namespace", &given.ns)
             or not cyclebody_text(given.task, t, 0, NAME_MAX, b"task", &given.task)
-            or not pushitem_new(&raw, t, it, b"null", NULL, it - 1 if t.index else NULL)):
+            or not pushitem_new(&raw, t, it, b"null", NULL, it - 1 if t.index else NULL)
+            or not cyclebody_headers(&given, t, it)):
         return False
     return given.ns.n + given.task.n == 0 or cyclebody_namespace(q, t, it.queue, given.ns, given.task)
+
+cdef bint cyclebody_headers(CycleItemRaw* given, Tools* t, PushItem* it) noexcept nogil:
+    # Stores headers and trace context of an item.
+    cdef ItemHeaders headers
+    cdef Slice parent, state
+    cdef const char* why
+    if given.headers.p == NULL and given.parent.p == NULL and given.state.p == NULL:
+        return True
+    if (not cyclebody_text(given.parent, t, 0, NAME_MAX, b"traceparent", &parent)
+            or not cyclebody_text(given.state, t, 0, TRACESTATE_MOST, b"tracestate", &state)):
+        return False
+    why = itemheaders_take(t, given.headers, &given.parent, &given.state, &headers)
+    if why != NULL:
+        return cyclebody_refuse_text(t, why) if why[0] else refuse_memory(&t.error)
+    parent = state = slice_of(NULL, 0)
+    if given.parent.p != NULL and not text_unescape(given.parent, t.arena, &parent, NULL):
+        return refuse_memory(&t.error)
+    if given.state.p != NULL and not text_unescape(given.state, t.arena, &state, NULL):
+        return refuse_memory(&t.error)
+    if (given.parent.p != NULL or given.state.p != NULL) and not trace_parent_valid(parent):
+        return cyclebody_refuse_text(t, TRACEPARENT_TEXT)
+    if given.state.p != NULL and not trace_state_valid(state):
+        return cyclebody_refuse_text(t, TRACESTATE_TEXT)
+    if parent.n == 0 and headers.rest.n == 0:
+        return True
+    return trace_headers(t.arena, it, parent, state, headers.rest) or refuse_memory(&t.error)
+
+cdef bint cyclebody_refuse_text(Tools* t, const char* text) noexcept nogil:
+    # Refuses the item that is read for a reason that names the member. Returns False.
+    return refuse_as(&t.error, b"%s[%d]: %s", t.what, t.index, text)
 
 cdef bint cyclebody_namespace(CycleReq* q, Tools* t, Slice queue, Slice ns, Slice task) noexcept nogil:
     # Notes namespace and task of the queue, in case it is created. The newest entry comes first.

@@ -117,6 +117,7 @@ cdef void eventform_put_base64(Buf* b, Slice bytes) noexcept nogil:
 cdef struct EventHeaders:     # members of a record's headers as literals, in the order of HEADER_NAMES; p NULL: absent
     Slice attributes, encoding, parent, state
     Slice txid, queue, partition, offset      # what a redriven dead letter was at first
+    Slice headers             # of the sender, an object
 
 cdef void eventform_headers(Slice headers, EventHeaders* h) noexcept nogil:
     # Reads the headers of a record, an object; empty: it has none.
@@ -145,6 +146,10 @@ cdef void eventform_put(Buf* b, PopMessage* m, bint first) noexcept nogil:
     eventform_put_raw(b, b',"tracestate":', h.state)
     eventform_put_delivery(b, m)
     eventform_put_origin(b, &h)
+    if h.headers.p != NULL:
+        # a name may be no name of an attribute, so all are one text
+        buf_text(b, b',"queendheaders":')
+        text_escape(b, h.headers)
     if not member_is(h.encoding, b"none"):
         member_raw(b, b',"data_base64":' if member_is(h.encoding, b"base64") else b',"data":', m.payload)
     buf_byte(b, b'}')

@@ -16,6 +16,7 @@ cdef struct EventWhere:       # what a request says of all its events
 cdef struct Event:
     # attributes of the standard, in the order of EVENT_NAMES; p NULL: absent
     Slice version, id, source, type, subject, time, kind, schema, key, parent, state
+    Slice headers             # of the record, an object as text; p NULL: absent
     Slice data                # JSON; p NULL: absent
     bint base64               # data is a text of base64
     int n
@@ -243,6 +244,9 @@ cdef bint eventitem_attribute(Event* v, Slice name, Slice text, Slice raw) noexc
     v.names[v.n] = name
     v.n += 1
     if name.n > 6 and memcmp(name.p, b"queend", 6) == 0:
+        if slice_is(name, b"queendheaders"):
+            v.headers = text
+            return text.p != NULL or eventitem_refuse(v, name, HEADERS_TEXT)
         return True           # set by a delivery, and this is a push
     if text.p != NULL and (not eventform_clean(text) or not text_is_utf8(text)):
         return eventitem_refuse(v, name, b"must be text without control characters")
@@ -297,6 +301,7 @@ cdef bint eventitem_close(Event* v, EventWhere* where, PushItem* it) noexcept no
     # Turns the complete event into an item.
     cdef Buf b
     cdef Slice pair
+    cdef ItemHeaders headers
     cdef const char* missing
     missing = (b"specversion" if v.version.p == NULL else b"id" if v.id.p == NULL else b"source" if v.source.p == NULL
                else b"type" if v.type.p == NULL else b"")
@@ -307,6 +312,10 @@ cdef bint eventitem_close(Event* v, EventWhere* where, PushItem* it) noexcept no
     memset(it, 0, sizeof(PushItem))
     it.queue = where.queue
     it.part = v.key if v.key.n else where.partition
+    headers.rest.n = 0
+    if v.headers.p != NULL and not itemheaders_parse(v.headers, v.t.arena, &v.parent, &v.state, &headers):
+        return eventitem_refuse(v, slice_lit(b"queendheaders"), headers.why) if headers.why[0] else refuse_memory(
+            &v.t.error)
     if v.parent.n == 0:
         v.parent = where.parent
         v.state = where.state
@@ -319,6 +328,8 @@ cdef bint eventitem_close(Event* v, EventWhere* where, PushItem* it) noexcept no
     buf_init(&b)
     buf_byte(&b, b'{')
     trace_put(&b, v.parent, v.state)
+    if headers.rest.n:
+        member_raw(&b, b'"headers":' if b.len == 1 else b',"headers":', headers.rest)
     if v.base64 or v.data.p == NULL:
         buf_text(&b, b'"dataEncoding":' if b.len == 1 else b',"dataEncoding":')
         buf_text(&b, b'"base64"' if v.base64 else b'"none"')

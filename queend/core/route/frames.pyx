@@ -8,6 +8,7 @@ cdef enum:
     FRAMES_COUNTS = 2         # answer in numbers
     FRAMES_TXN = 4            # form A: each item has a transactionId
     FRAMES_FRAMES = 8         # form B
+    FRAMES_HEADERS = 16       # form A: each item has headers
 
 cdef struct Frames:
     # The state of reading one body.
@@ -39,8 +40,8 @@ cdef bint frames_parse(Slice body, Tools* t, PushReq* out) noexcept nogil:
         return refuse(&t.error, b"Invalid binary push: cut off")
     flags = f.p[4]
     f.p += 5
-    if (flags & ~(FRAMES_ZSTD | FRAMES_COUNTS | FRAMES_TXN | FRAMES_FRAMES)
-            or (flags & FRAMES_FRAMES and flags & (FRAMES_ZSTD | FRAMES_TXN))):
+    if (flags & ~(FRAMES_ZSTD | FRAMES_COUNTS | FRAMES_TXN | FRAMES_FRAMES | FRAMES_HEADERS)
+            or (flags & FRAMES_FRAMES and flags & (FRAMES_ZSTD | FRAMES_TXN | FRAMES_HEADERS))):
         return refuse(&t.error, b"Invalid binary push: unknown flags")
     out.counts = flags & FRAMES_COUNTS != 0
     if flags & FRAMES_ZSTD:
@@ -108,7 +109,7 @@ cdef bint frames_groups(Frames* f, uint8_t flags) noexcept nogil:
         if n > <uint32_t>(f.max_items - f.n):
             return refuse_as(&f.t.error, b"The push has more than %d messages", f.max_items)
         if not (frames_packed(f, &like, <int>n) if flags & FRAMES_FRAMES
-                else frames_plain(f, &like, <int>n, flags & FRAMES_TXN != 0)):
+                else frames_plain(f, &like, <int>n, flags)):
             return False
         f.n += <int>n
     if f.p != f.end:
@@ -164,17 +165,19 @@ cdef bint frames_packed(Frames* f, PushItem* like, int n) noexcept nogil:
 
 # ---- form A ----------------------------------------------------------------------------------------------------------
 
-cdef bint frames_plain(Frames* f, PushItem* like, int n, bint with_ids) noexcept nogil:
-    # Reads n messages: [u16 length, transactionId,] u32 length, payload. Cuts them into runs as rows are cut. Messages
-    # that cannot be a run are read once more as items.
+cdef bint frames_plain(Frames* f, PushItem* like, int n, uint8_t flags) noexcept nogil:
+    # Reads n messages: [u16 length, transactionId,] [u16 length, headers,] u32 length, payload. Cuts them into runs as
+    # rows are cut. Messages that cannot be a run are read once more as items.
+    cdef bint with_ids = flags & FRAMES_TXN != 0
+    cdef bint with_headers = flags & FRAMES_HEADERS != 0
     cdef const unsigned char* at
     cdef int left = n
     cdef int taken
-    if <size_t>n > <size_t>(f.end - f.p) // (6 if with_ids else 4):
+    if <size_t>n > <size_t>(f.end - f.p) // (4 + (2 if with_ids else 0) + (2 if with_headers else 0)):
         return frames_refuse(f, b"cut off")
     while left:
         taken = 0
-        if left >= RUN_LEAST:
+        if left >= RUN_LEAST and not with_headers:
             at = f.p
             if not frames_plain_run(f, like, n - left, left, with_ids, &taken):
                 return False
@@ -182,7 +185,7 @@ cdef bint frames_plain(Frames* f, PushItem* like, int n, bint with_ids) noexcept
                 f.p = at
         if taken == 0:
             taken = min(left, <int>RUN_MOST)
-            if not frames_plain_items(f, like, n - left, taken, with_ids):
+            if not frames_plain_items(f, like, n - left, taken, with_ids, with_headers):
                 return False
         left -= taken
     return True
@@ -226,16 +229,23 @@ cdef bint frames_plain_run(Frames* f, PushItem* like, int first, int left, bint 
     taken[0] = run.n
     return frames_keep(f, run, like, True)
 
-cdef bint frames_plain_items(Frames* f, PushItem* like, int first, int n, bint with_ids) noexcept nogil:
+cdef bint frames_plain_items(Frames* f, PushItem* like, int first, int n, bint with_ids,
+                             bint with_headers) noexcept nogil:
     cdef PushItem* it = frames_items(f, n)
-    cdef Slice text
+    cdef Slice text, headers
+    cdef ItemHeaders read
+    cdef uint32_t size
     cdef int i
     if it == NULL:
         return refuse_memory(&f.t.error)
     for i in range(n):
         it[0] = like[0]
-        if not frames_plain_one(f, with_ids, &text, &it.payload):
+        headers = text = slice_of(NULL, 0)
+        if (with_ids and not frames_text(f, &text) or with_headers and not frames_text(f, &headers)
+                or not frames_u32(f, &size) or not frames_slice(f, size, &it.payload)):
             return frames_refuse_item(f, b"cut off", first + i)
+        if headers.n and not itemheaders_text(f.t, it, headers, slice_of(NULL, 0), &read):
+            return frames_refuse_item(f, read.why, first + i) if read.why[0] else refuse_memory(&f.t.error)
         if text.n == 0:
             uuid_make(f.t.uuids, it.id)
         elif not ident_txid_valid(text):

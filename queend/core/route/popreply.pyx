@@ -14,6 +14,7 @@ cdef struct FrameWriter:
     size_t own_at             # of the answer's own keys: their length, then the object
     size_t body_at            # where the own keys end
     Buf origins               # elements of the own key `origins`
+    Buf headers               # elements of the own key `headers`
     int32_t partition         # of the claim being written
     size_t claim_at           # of the claim being written: its `end`, followed by attempt and number of records
     uint32_t records
@@ -227,7 +228,7 @@ cdef void popreply_frames_message(FrameWriter* w, PopMessage* m) noexcept nogil:
     w.count += 1
     w.end = m.offset
     if m.extras.headers.n:
-        popreply_frames_origin(w, m)
+        popreply_frames_beside(w, m)
     at = buf_reserve(w.out, size)
     if at == NULL:
         return
@@ -252,23 +253,29 @@ cdef void popreply_frames_message(FrameWriter* w, PopMessage* m) noexcept nogil:
     if m.payload.n:
         memcpy(at, m.payload.p, m.payload.n)
 
-cdef void popreply_frames_origin(FrameWriter* w, PopMessage* m) noexcept nogil:
-    # Notes what a redriven message was at first, beside its present place.
+cdef void popreply_frames_beside(FrameWriter* w, PopMessage* m) noexcept nogil:
+    # Notes the headers of a message, and what a redriven message was at first, beside its present place.
     cdef EventHeaders h
     eventform_headers(m.extras.headers, &h)
+    if h.headers.p != NULL:
+        popreply_frames_place(w, &w.headers, m)
+        member_raw(&w.headers, b',"headers":', h.headers)
+        buf_byte(&w.headers, b'}')
     if h.txid.p == NULL or h.queue.p == NULL or h.partition.p == NULL or h.offset.p == NULL:
         return
-    if w.origins.len:
-        buf_byte(&w.origins, b',')
-    else:
-        buf_text(&w.origins, b',"origins":[' if w.body_at > w.own_at + 4 else b'{"origins":[')
-    member_int(&w.origins, b'{"partitionId":"', w.partition)
-    member_int(&w.origins, b'","offset":', m.offset)
+    popreply_frames_place(w, &w.origins, m)
     member_raw(&w.origins, b',"originTransactionId":', h.txid)
     member_raw(&w.origins, b',"originQueue":', h.queue)
     member_raw(&w.origins, b',"originPartition":', h.partition)
     member_raw(&w.origins, b',"originOffset":', h.offset)
     buf_byte(&w.origins, b'}')
+
+cdef void popreply_frames_place(FrameWriter* w, Buf* b, PopMessage* m) noexcept nogil:
+    # Begins an element with the place of a message.
+    if b.len:
+        buf_byte(b, b',')
+    member_int(b, b'{"partitionId":"', w.partition)
+    member_int(b, b'","offset":', m.offset)
 
 cdef void popreply_frames_raw_end(FrameWriter* w) noexcept nogil:
     if w.record_at:
@@ -284,26 +291,44 @@ cdef void popreply_frames_close(FrameWriter* w) noexcept nogil:
         popreply_le32_at(w.out, w.claim_at + 12, w.records)
 
 cdef void popreply_frames_end(FrameWriter* w) noexcept nogil:
-    # Ends the answer. Puts the origins of redriven messages among the own keys, because a message frame has no place
-    # for them. Frees the buffer in which they were gathered.
+    # Ends the answer. Puts headers and the origins of redriven messages among the own keys, because a message frame has
+    # no place for them. Frees the buffers in which they were gathered.
     cdef size_t own = w.body_at - w.own_at - 4
     cdef size_t n
     cdef char* at
+    cdef Buf keys
     popreply_frames_close(w)
-    if w.origins.failed:
-        w.out.failed = True
-    elif w.origins.len:
+    if w.origins.len or w.headers.len:
         # in front of the `}` of the own keys, or as an object of its own
-        buf_text(&w.origins, b"]" if own else b"]}")
-        n = w.origins.len
-        if not w.origins.failed and buf_reserve(w.out, n) != NULL:
+        buf_init(&keys)
+        if own == 0:
+            buf_byte(&keys, b'{')
+        popreply_frames_key(&keys, b'"origins":[', &w.origins, own != 0)
+        popreply_frames_key(&keys, b'"headers":[', &w.headers, own != 0)
+        if own == 0:
+            buf_byte(&keys, b'}')
+        n = keys.len
+        if not (keys.failed or w.origins.failed or w.headers.failed) and buf_reserve(w.out, n) != NULL:
             at = w.out.data + w.body_at - (1 if own else 0)
             memmove(at + n, at, w.out.data + w.out.len - n - at)
-            memcpy(at, w.origins.data, n)
+            memcpy(at, keys.data, n)
             popreply_le32_at(w.out, w.own_at, <uint32_t>(own + n))
         else:
             w.out.failed = True
+        buf_free(&keys)
+    elif w.origins.failed or w.headers.failed:
+        w.out.failed = True
     buf_free(&w.origins)
+    buf_free(&w.headers)
+
+cdef void popreply_frames_key(Buf* keys, const char* name, Buf* elements, bint follows) noexcept nogil:
+    # Appends an own key, if it has elements. follows: another key stands before it.
+    if elements.len:
+        if follows or keys.len > 1:
+            buf_byte(keys, b',')
+        buf_text(keys, name)
+        buf_put(keys, elements.data, elements.len)
+        buf_byte(keys, b']')
 
 cdef inline void popreply_text16(Buf* b, Slice s) noexcept nogil:
     buf_le16(b, <uint16_t>s.n)

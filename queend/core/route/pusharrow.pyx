@@ -7,7 +7,7 @@ cdef struct ArrowPush:        # the state of reading one body
     PushOptions* options
     int32_t* order            # in which a batch's rows are taken; NULL: as they stand
     int64_t ms                # of ids made here
-    size_t bytes              # of those payloads that are values of a dictionary
+    size_t bytes              # of those payloads and headers that are values of a dictionary
     PushItem like             # names of the item before, which are not checked again
 
 cdef bint pusharrow_parse(Slice body, PushOptions* options, Tools* t, PushReq* out) noexcept nogil:
@@ -64,19 +64,24 @@ cdef bint pusharrow_rows(ArrowPush* p) noexcept nogil:
     return True
 
 cdef bint pusharrow_fits(ArrowPush* p) noexcept nogil:
-    # Refuses a body whose payloads have more bytes together than a body may have. It holds a value of a dictionary
-    # once, and any number of rows may name it. On the loop they may have as many bytes as what is unpacked there.
+    # Refuses a body whose payloads and headers have more bytes together than a body may have. It holds a value of a
+    # dictionary once, and any number of rows may name it. On the loop they may have as many bytes as what is unpacked
+    # there.
     cdef ArrowColumn* c = &p.r.columns[ARROW_PAYLOAD]
+    cdef ArrowColumn* headers = &p.r.columns[ARROW_HEADERS]
     cdef int64_t i
-    if c.kind != ARROW_INDEX:
+    if c.kind != ARROW_INDEX and headers.kind != ARROW_INDEX:
         return True
     for i in range(p.r.rows):
-        p.bytes += column_value(c, i).n
+        if c.kind == ARROW_INDEX:
+            p.bytes += column_value(c, i).n
+        if headers.kind == ARROW_INDEX:
+            p.bytes += column_value(headers, i).n
     if p.r.unzip.on_loop and p.bytes > UNZIP_ON_LOOP:
         p.f.t.error.status = REFUSED_HERE
         return False
     if p.bytes > <size_t>p.f.t.settings.max_body:
-        refuse_as(&p.f.t.error, b"The payloads have more than %lld bytes together",
+        refuse_as(&p.f.t.error, b"Payloads and headers have more than %lld bytes together",
                   <long long>p.f.t.settings.max_body)
         p.f.t.error.status = 413
         return False
@@ -192,11 +197,11 @@ cdef bint pusharrow_items(ArrowPush* p, int64_t i, int n) noexcept nogil:
     return True
 
 cdef bint pusharrow_apart(ArrowPush* p, int64_t i, int64_t n) noexcept nogil:
-    # Returns True if one of n rows has a delivery time or a trace, which rows of a run cannot have.
+    # Returns True if one of n rows has a delivery time, a trace or headers, which rows of a run cannot have.
     cdef ArrowColumn* c
     cdef int64_t k
     cdef int role
-    for role in range(ARROW_DUE, ARROW_TRACE + 1):
+    for role in range(ARROW_DUE, ARROW_ROLES):
         c = &p.r.columns[role]
         if c.kind == ARROW_NULL:
             continue
@@ -216,18 +221,22 @@ cdef bint pusharrow_refuse(ArrowPush* p, int64_t i, const char* text, const char
 cdef bint pusharrow_extras(ArrowPush* p, int64_t i, PushItem* it) noexcept nogil:
     cdef int64_t us
     cdef Slice trace = column_value(&p.r.columns[ARROW_TRACE], i)
-    cdef Buf b
+    cdef Slice text = column_value(&p.r.columns[ARROW_HEADERS], i)
+    cdef ItemHeaders headers
     if not column_missing(&p.r.columns[ARROW_DUE], i):
         if not pusharrow_moment(&p.r, <int64_t>le64(p.r.columns[ARROW_DUE].offsets + 8 * i), &us):
             return pusharrow_refuse(p, i, DUE_TEXT, b"deliverAt")
         if us and not pushitem_defer(it, p.f.t.arena, us):
             return refuse_memory(&p.f.t.error)
         it.timed = True
-    if trace.n == 0:
-        return True
-    if not trace_parent_valid(trace):
+    if trace.n and not trace_parent_valid(trace):
         return pusharrow_refuse(p, i, TRACEPARENT_TEXT, b"traceparent")
-    return trace_headers(p.f.t.arena, it, trace, slice_of(NULL, 0)) or refuse_memory(&p.f.t.error)
+    if text.n == 0:
+        return (trace.n == 0 or trace_headers(p.f.t.arena, it, trace, slice_of(NULL, 0), slice_of(NULL, 0))
+                or refuse_memory(&p.f.t.error))
+    if not itemheaders_text(p.f.t, it, text, trace, &headers):
+        return pusharrow_refuse(p, i, headers.why, b"headers") if headers.why[0] else refuse_memory(&p.f.t.error)
+    return True
 
 cdef bint pusharrow_moment(ArrowReader* r, int64_t value, int64_t* us) noexcept nogil:
     # Reads a delivery time; 0 if it has passed. Returns False if a delivery cannot have it.

@@ -16,8 +16,8 @@ cdef enum:
 
 cdef struct ItemRaw:
     # The members of an item as literals; p NULL: absent. Items of a cycle have the first ITEM_SHARED of them.
-    Slice queue, part, payload, txid, trace, parent, state, due, delay
-    const Unsupported* unsupported  # NULL: the item has no unsupported member
+    Slice queue, part, payload, txid, trace, parent, state, headers, due, delay
+    Slice unknown             # key of the first member that no item has
     int wrong                 # WRONG_*: members that are not text
 
 # ---- a push in any form ----------------------------------------------------------------------------------------------
@@ -213,12 +213,14 @@ cdef inline bint pushitem_raw_member(ItemRaw* raw, Slice key, int c, Slice value
         pushitem_raw_text(raw, &raw.parent, WRONG_TRACEPARENT, c, value)
     elif member_is(key, b"tracestate"):
         pushitem_raw_text(raw, &raw.state, WRONG_TRACESTATE, c, value)
+    elif member_is(key, b"headers"):
+        raw.headers = value if c != b'n' else slice_of(NULL, 0)
     elif member_is(key, b"deliverAt"):
         raw.due = value if c != b'n' else slice_of(NULL, 0)
     elif member_is(key, b"delayMs"):
         raw.delay = value if c != b'n' else slice_of(NULL, 0)
     else:
-        return False
+        return member_is(key, b"producerSub")     # the daemon says who the producer is, whatever an item says
     return True
 
 cdef inline void pushitem_raw_text(ItemRaw* raw, Slice* at, int bit, int c, Slice value) noexcept nogil:
@@ -228,8 +230,8 @@ cdef inline void pushitem_raw_text(ItemRaw* raw, Slice* at, int bit, int c, Slic
 
 cdef bint pushitem_raw_typo(ItemRaw* raw, Slice key, int c, Tools* t) noexcept nogil:
     # Judges a member that no item has; null is as good as absent. Returns True if it was refused at once.
-    if c != b'n' and raw.unsupported == NULL:
-        raw.unsupported = typo_unsupported(key)
+    if c != b'n' and raw.unknown.p == NULL:
+        raw.unknown = key
     return typo_key(key, PUSH_NAMES, t.what, t.index, t.arena, &t.error)
 
 cdef bint pushitem_json(Json* j, Slice text, Slice* value) noexcept nogil:
@@ -326,18 +328,30 @@ cdef bint pushitems_payloads_keep(Frames* f, PushRun* run, PushItem* like) noexc
 cdef bint pushitem_from_raw(const ItemRaw* raw, Tools* t, PushItem* it, const char* empty_payload,
                             const PushOptions* options, const PushItem* before) noexcept nogil:
     # Makes an item of a push from literals and checks all its members. options: NULL if the item must have a queue.
-    if raw.unsupported != NULL:
-        return refuse_as(&t.error, b"%s is not supported in an item: %s (%s %d, field %s)", raw.unsupported.name,
-                         raw.unsupported.instead, t.what, t.index, raw.unsupported.name)
+    if raw.unknown.p != NULL and strict:
+        return pushitem_refuse_unknown(raw.unknown, t)
     if raw.wrong or (raw.queue.p == NULL and (options == NULL or options.queue.p == NULL)):
         return pushitem_refuse_type(raw.wrong if raw.wrong else WRONG_QUEUE, t)
     if not pushitem_new(raw, t, it, empty_payload, options, before):
         return False
     if raw.payload.p == NULL and strict:
         return refuse_item(t, b"payload is required", b"payload")
-    if (raw.parent.p != NULL or raw.state.p != NULL) and not trace_item(t, it, raw.parent, raw.state):
+    if ((raw.headers.p != NULL or raw.parent.p != NULL or raw.state.p != NULL)
+            and not itemheaders_item(t, it, raw.headers, raw.parent, raw.state)):
         return False
     return (raw.due.p == NULL and raw.delay.p == NULL) or pushitem_due(it, t, raw.due, raw.delay)
+
+cdef bint pushitem_refuse_unknown(Slice key, Tools* t) noexcept nogil:
+    # Refuses a member that no item has: its sender means something by it, and the message would lack that. key: with
+    # its quotes. Returns False.
+    cdef const Unsupported* found = typo_unsupported(key)
+    cdef char[TYPO_SHOWN + 1] name
+    if found != NULL:
+        return refuse_as(&t.error, b"%s is not supported in an item: %s (%s %d, field %s)", found.name, found.instead,
+                         t.what, t.index, found.name)
+    typo_shown(slice_of(key.p + 1, key.n - 2), name)
+    return refuse_as(&t.error, b"%s is no key of an item: queue, partition, payload, transactionId, traceId, "
+                     b"traceparent, tracestate, headers, deliverAt, delayMs (%s %d)", name, t.what, t.index)
 
 cdef const char* WRONG_TEXTS[6]       # by the bits of ItemRaw.wrong
 cdef const char* WRONG_FIELDS[6]

@@ -2,6 +2,7 @@
 # its records, which come back with them, so that a trace goes on where they are delivered. Stateless, takes no lock.
 
 cdef const char* TRACEPARENT_TEXT = b"traceparent must be one of W3C trace context"
+cdef const char* TRACESTATE_TEXT = b"tracestate must be one of W3C trace context"
 
 cdef enum:
     TRACESTATE_MOST = 512     # characters
@@ -69,23 +70,39 @@ cdef void trace_put(Buf* b, Slice parent, Slice state) noexcept nogil:
     if state.n:
         member_text(b, b',"tracestate":', state)
 
-cdef bint trace_headers(Arena* a, PushItem* it, Slice parent, Slice state) noexcept nogil:
-    # Stores a trace context as the item's headers. Returns False if memory ran out.
+cdef bint trace_headers(Arena* a, PushItem* it, Slice parent, Slice state, Slice rest) noexcept nogil:
+    # Stores what a record has as headers: trace context first, then the sender's headers, an object (rest). n 0:
+    # absent. Returns False if memory ran out.
+    cdef Extras* more = <Extras*>arena_alloc(a, sizeof(Extras))
     cdef Buf b
     buf_init(&b)
+    b.cap = 64 + 6 * (parent.n + state.n) + rest.n       # an escape has 6 bytes at most, so the buffer never grows
+    b.data = <char*>arena_alloc(a, b.cap)
+    if more == NULL or b.data == NULL:
+        return False
     buf_byte(&b, b'{')
     trace_put(&b, parent, state)
-    return pushitem_keep_headers(a, &b, it)
+    if rest.n:
+        member_raw(&b, b'"headers":' if b.len == 1 else b',"headers":', rest)
+    buf_byte(&b, b'}')
+    if it.more != NULL:
+        more[0] = it.more[0]      # other items may share the old extras
+    else:
+        batchrow_extras_none(more)
+    more.headers = slice_of(b.data, b.len)
+    it.more = more
+    return True
 
-cdef bint trace_item(Tools* t, PushItem* it, Slice parent_raw, Slice state_raw) noexcept nogil:
-    # Reads traceparent and tracestate of an item, as literals; p NULL: absent.
+cdef bint trace_item(Tools* t, PushItem* it, Slice parent_raw, Slice state_raw, Slice rest) noexcept nogil:
+    # Reads traceparent and tracestate of an item, as literals; p NULL: absent. Stores them with its headers, an object;
+    # n 0: absent.
     cdef Slice parent = slice_of(NULL, 0)
     cdef Slice state = slice_of(NULL, 0)
     if parent_raw.p == NULL or not text_unescape(parent_raw, t.arena, &parent, NULL) or not trace_parent_valid(parent):
         return refuse_item(t, TRACEPARENT_TEXT, b"traceparent")
     if state_raw.p != NULL and (not text_unescape(state_raw, t.arena, &state, NULL) or not trace_state_valid(state)):
-        return refuse_item(t, b"tracestate must be one of W3C trace context", b"tracestate")
-    return trace_headers(t.arena, it, parent, state) or refuse_memory(&t.error)
+        return refuse_item(t, TRACESTATE_TEXT, b"tracestate")
+    return trace_headers(t.arena, it, parent, state, rest) or refuse_memory(&t.error)
 
 cdef Slice trace_state_list(Slice headers, Arena* a) noexcept nogil:
     # Returns all tracestate lines as one list; empty if it is absent or invalid.
@@ -116,12 +133,13 @@ cdef void trace_items(Slice headers, Arena* a, PushItem* items, int n) noexcept 
     # Gives the request's own trace context to all its records that have none.
     cdef Slice parent, state
     cdef PushItem first
+    cdef Slice none = slice_of(NULL, 0)
     cdef Extras* more
     cdef int i
     if not trace_request(headers, a, &parent, &state):
         return
     memset(&first, 0, sizeof(first))
-    if not trace_headers(a, &first, parent, state):
+    if not trace_headers(a, &first, parent, state, none):
         return
     for i in range(n):
         if items[i].more == NULL:
@@ -132,3 +150,13 @@ cdef void trace_items(Slice headers, Arena* a, PushItem* items, int n) noexcept 
                 more[0] = items[i].more[0]
                 more.headers = first.more.headers
                 items[i].more = more
+        elif not trace_has(items[i].more.headers):
+            trace_headers(a, &items[i], parent, state, trace_rest(items[i].more.headers))
+
+cdef inline bint trace_has(Slice headers) noexcept nogil:
+    # Returns True if stored headers have a trace context. It comes first.
+    return headers.n > 14 and memcmp(headers.p, b'{"traceparent"', 14) == 0
+
+cdef inline Slice trace_rest(Slice headers) noexcept nogil:
+    # Returns the sender's headers, an object, of stored headers that have nothing else. Requires headers of a push.
+    return slice_of(headers.p + 11, headers.n - 12)      # within {"headers":…}

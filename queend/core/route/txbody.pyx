@@ -234,8 +234,8 @@ cdef bint txbody_members(Json* j, Tools* t, TxRaw* raw) noexcept nogil:
             raw.kind = value
         elif member_is(key, b"data"):
             raw.data = value
-        elif not txbody_member(&raw.item, key, c, value) and raw.item.unsupported == NULL:
-            raw.item.unsupported = typo_unsupported(key)
+        elif not txbody_member(&raw.item, key, c, value) and raw.item.unknown.p == NULL:
+            raw.item.unknown = key
     return j.error == NULL or json_refuse(&t.error, j)
 
 cdef bint txbody_member(ItemRaw* raw, Slice key, int c, Slice value) noexcept nogil:

@@ -8,11 +8,12 @@ cdef bint strict              # QUEEND_STRICT; set before the threads start
 
 cdef enum:
     TYPO_SHORTEST = 5         # shorter names have too many neighbours
+    TYPO_SHOWN = 64           # bytes of a name that a refusal shows
 
 # Each name begins with its length.
 cdef const char* PUSH_NAMES = (b"\x05" b"queue" b"\x09" b"partition" b"\x07" b"payload" b"\x0d" b"transactionId"
                                b"\x07" b"traceId" b"\x0b" b"traceparent" b"\x0a" b"tracestate" b"\x09" b"deliverAt"
-                               b"\x07" b"delayMs")
+                               b"\x07" b"delayMs" b"\x07" b"headers")
 cdef const char* ACK_NAMES = (b"\x08" b"windowId" b"\x0d" b"transactionId" b"\x0b" b"partitionId" b"\x06" b"status"
                               b"\x0d" b"consumerGroup" b"\x07" b"leaseId" b"\x05" b"error" b"\x07" b"delayMs"
                               b"\x0a" b"cumulative" b"\x04" b"type")
@@ -20,7 +21,7 @@ cdef const char* TX_NAMES = (b"\x0d" b"transactionId" b"\x0b" b"partitionId" b"\
                              b"\x0d" b"consumerGroup" b"\x07" b"leaseId" b"\x05" b"error" b"\x07" b"delayMs"
                              b"\x0a" b"cumulative" b"\x04" b"type" b"\x05" b"queue" b"\x09" b"partition"
                              b"\x07" b"payload" b"\x07" b"traceId" b"\x0b" b"traceparent" b"\x0a" b"tracestate"
-                             b"\x09" b"deliverAt" b"\x05" b"items" b"\x04" b"data")
+                             b"\x09" b"deliverAt" b"\x05" b"items" b"\x04" b"data" b"\x07" b"headers")
 cdef const char* NO_NAMES = b""
 cdef const char* PUSH_BODY_NAMES = (b"\x05" b"items")
 cdef const char* BATCH_NAMES = (b"\x0f" b"acknowledgments" b"\x0d" b"consumerGroup")
@@ -34,7 +35,8 @@ cdef const char* CYCLE_NAMES = (b"\x08" b"query_id" b"\x0c" b"partition_id" b"\x
                                 b"\x0d" b"release_lease" b"\x09" b"state_ops" b"\x0a" b"push_items" b"\x03" b"ack")
 cdef const char* CYCLE_OP_NAMES = (b"\x04" b"type" b"\x03" b"key" b"\x05" b"value")
 cdef const char* CYCLE_ITEM_NAMES = (b"\x05" b"queue" b"\x09" b"partition" b"\x07" b"payload" b"\x0d" b"transactionId"
-                                     b"\x07" b"traceId" b"\x09" b"namespace" b"\x04" b"task")
+                                     b"\x07" b"traceId" b"\x09" b"namespace" b"\x04" b"task" b"\x07" b"headers"
+                                     b"\x0b" b"traceparent" b"\x0a" b"tracestate")
 cdef const char* CYCLE_ACK_NAMES = (b"\x0d" b"transactionId" b"\x07" b"leaseId" b"\x06" b"status" b"\x05" b"count"
                                     b"\x05" b"error")
 cdef const char* EVENT_NAMES = (b"\x0b" b"specversion" b"\x02" b"id" b"\x06" b"source" b"\x04" b"type"
@@ -42,26 +44,27 @@ cdef const char* EVENT_NAMES = (b"\x0b" b"specversion" b"\x02" b"id" b"\x06" b"s
                                 b"\x0c" b"partitionkey" b"\x0b" b"traceparent" b"\x0a" b"tracestate")
 cdef const char* HEADER_NAMES = (b"\x0a" b"cloudEvent" b"\x0c" b"dataEncoding" b"\x0b" b"traceparent"
                                  b"\x0a" b"tracestate" b"\x13" b"originTransactionId" b"\x0b" b"originQueue"
-                                 b"\x0f" b"originPartition" b"\x0c" b"originOffset")
+                                 b"\x0f" b"originPartition" b"\x0c" b"originOffset" b"\x07" b"headers")
 
-# Members of an item that this daemon does not support, and what replaces each. QUEEND_STRICT refuses an item that has
-# one: its sender means something by it, and the message would lack that.
+# Members of an item that this daemon does not support, and what replaces each. QUEEND_STRICT refuses them, like all
+# members that no item has.
 cdef struct Unsupported:
     const char* name
     const char* instead
 
 cdef enum:
-    UNSUPPORTED_MOST = 3
+    UNSUPPORTED_MOST = 4
 
 cdef Unsupported[UNSUPPORTED_MOST] unsupported
-unsupported[0] = Unsupported(b"headers", b"put it into the payload")
-unsupported[1] = Unsupported(b"ttl", b"it is an option of the queue")
-unsupported[2] = Unsupported(b"priority", b"it is an option of the queue")
+unsupported[0] = Unsupported(b"ttl", b"it is an option of the queue")
+unsupported[1] = Unsupported(b"priority", b"it is an option of the queue")
+unsupported[2] = Unsupported(b"namespace", b"it is an option of the queue")
+unsupported[3] = Unsupported(b"task", b"it is an option of the queue")
 
 cdef const Unsupported* typo_unsupported(Slice key) noexcept nogil:
-    # Returns the row of a key, which has its quotes. NULL if there is no such row, or if QUEEND_STRICT is off.
+    # Returns the row of a key, which has its quotes. NULL if there is no such row.
     cdef int i
-    for i in range(UNSUPPORTED_MOST if strict else 0):
+    for i in range(UNSUPPORTED_MOST):
         if slice_is(slice_of(key.p + 1, key.n - 2), unsupported[i].name):
             return &unsupported[i]
     return NULL
@@ -170,20 +173,26 @@ cdef bint typo_found(Slice name, const char* names, bint refuses_unknown, Slice*
     judged = typo_judge(name, names, meant)
     return judged == NAME_NEAR or refuses_unknown and judged == NAME_OTHER
 
-cdef bint typo_refuse(ApiError* e, Slice name, Slice meant, const char* what, int index) noexcept nogil:
-    # Refuses a name. what: where it stands, NULL: in the query. index: place in a list, else -1.
-    cdef char[64] where
+cdef void typo_shown(Slice name, char* out) noexcept nogil:
+    # Writes a name as a refusal shows it: cut, or `a name` if it is not of visible ASCII. out: TYPO_SHOWN + 1 bytes.
     cdef size_t i
     for i in range(name.n):
         if <unsigned char>name.p[i] <= b' ' or <unsigned char>name.p[i] > b'~':
             name = slice_lit(b"a name")
             break
+    snprintf(out, TYPO_SHOWN + 1, b"%.*s", <int>min(name.n, <size_t>TYPO_SHOWN), name.p)
+
+cdef bint typo_refuse(ApiError* e, Slice name, Slice meant, const char* what, int index) noexcept nogil:
+    # Refuses a name. what: where it stands, NULL: in the query. index: place in a list, else -1.
+    cdef char[64] where
+    cdef char[TYPO_SHOWN + 1] shown
+    typo_shown(name, shown)
     where[0] = 0
     if what != NULL and index >= 0:
         snprintf(where, sizeof(where), b" (%s %d)", what, index)
     if meant.p == NULL:
         meant = slice_lit(b"")
-    return refuse_as(e, b"%.*s is no %s%s%.*s%s%s", <int>min(name.n, <size_t>64), name.p,
+    return refuse_as(e, b"%s is no %s%s%.*s%s%s", shown,
                      b"parameter" if what == NULL else b"key", b"; " if meant.n else b"", <int>meant.n, meant.p,
                      b" is one" if meant.n else b"", where)
 

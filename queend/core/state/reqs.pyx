@@ -123,6 +123,10 @@ cdef inline int req_item_count(PushItem* it) noexcept nogil:
     # Returns the number of records in an item.
     return it.run.n if it.run != NULL else 1
 
+cdef inline size_t req_item_bytes(PushItem* it) noexcept nogil:
+    # Returns the bytes of an item's payload and headers. Runs have no headers of their own.
+    return it.payload.n + (it.more.headers.n if it.more != NULL else 0)
+
 cdef struct PushReq:
     int n
     int room                  # items for which there is memory
