@@ -26,6 +26,7 @@ RUN: dict[str, dict[str, tuple[str, ...]]] = {
                        "client/test_client_wheel.py": ("sh pip install",)},
     "docs/delays.md": {TUTORIAL: ("python ", "$ ")},
     "docs/encryption.md": {EXAMPLES: ("QUEEND_ENCRYPTION_KEYS=",)},
+    "docs/ephemeral.md": {TUTORIAL: ("$ ",)},
     "docs/erasing.md": {EXAMPLES: ("$ queend erase",)},
     "docs/failover.md": {"e2e/test_adopt.py": ("sh queend failover adopt",)},
     "docs/frameworks.md": {GUIDES: ("python ", "$ ")},

@@ -1,5 +1,5 @@
-# Ephemeral queues for the control plane: options, resets, deletions, figures. In: names and options, from the thread of the
-# interpreter. Out: what has changed; JSON. Owns nothing. Locks: EphStripe.lock.
+# Ephemeral queues for the control plane: options, resets, deletions, figures. In: names and options, from the thread of
+# the interpreter. Out: what has changed; JSON. Owns nothing. Locks: EphStripe.lock.
 
 cdef bint ephcontrol_configure(Slice name, const EphOptions* o, bint declared) noexcept nogil:
     # Sets the options of a queue, which is created if it is declared. Returns False if there is no room for it.

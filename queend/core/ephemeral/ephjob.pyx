@@ -1,6 +1,6 @@
-# Requests for ephemeral queues: push, pop, ack. In: requests. Out: their answers, written under the lock of the queue's
-# stripe; pops that wait. Owns a pop until its answer. Owner: the request's worker. Locks: EphStripe.lock. A waiting pop
-# is in the worker's heap of deadlines and in a list of its group (EphPop.group). The thread that takes it out of the list
+# Requests for ephemeral queues: push, pop, ack. In: requests. Out: their answers; pops that wait. Owns a pop until its
+# answer. Owner: the request's worker. Locks: EphStripe.lock; the answer of a pop is written under it. A waiting pop is
+# in the worker's heap of deadlines and in a list of its group (EphPop.group). The thread that takes it out of the list
 # sends it to its worker.
 
 cdef JobKind EPH_JOB
@@ -8,6 +8,9 @@ EPH_JOB.op = OP_EPHEMERAL
 EPH_JOB.refuse = job_refuse
 
 cdef const char* EPH_FULL = b"queue_full"
+
+cdef enum:
+    EPH_AROUND = 256          # most bytes of a message in an answer besides its payload and partition, and of the end
 
 # ---- refusals --------------------------------------------------------------------------------------------------------
 
@@ -340,8 +343,8 @@ cdef bint ephjob_gathers(EphPop* j, EphGroup* g, EphCursor* c, int64_t now) noex
     return now < j.window_us
 
 cdef int ephjob_deliver(EphPop* j, EphGroup* g, EphCursor* only, int64_t now, EphPop** wake) noexcept nogil:
-    # Writes an answer with the messages that are ready. Returns their number, 0 without an answer if there are none, -1
-    # if there was no memory to lease one.
+    # Writes an answer with the messages that are ready. Returns their number. 0: nothing is ready, no answer was
+    # written. -1: there was no memory to lease a message.
     cdef Request* r = j.job.r
     cdef EphQueue* q = g.queue
     cdef EphCursor* c = only if only != NULL else g.ready
@@ -387,6 +390,9 @@ cdef bint ephjob_take(EphPop* j, EphCursor* c, Buf* b, int n, int64_t until, int
     cdef EphFlight* f
     if m == NULL or b.failed or n and bytes[0] + <int64_t>m.n > EPH_ANSWER_MOST:
         return False
+    if not buf_room(b, m.n + 6 * m.partition.name.n + EPH_AROUND):
+        b.failed = False      # what is written so far can be sent
+        return False
     if j.req.auto_ack:
         ephbody_message(b, m, c.group.queue.life, attempts, n == 0)
         bytes[0] += <int64_t>m.n
@@ -425,8 +431,8 @@ cdef void ephjob_empty(EphPop* j) noexcept nogil:
 # ---- waiting ---------------------------------------------------------------------------------------------------------
 
 cdef const char* ephjob_park(Engine* e, EphPop* j, EphGroup* g, EphCursor* c) noexcept nogil:
-    # Lets a pop wait: other threads may wake it from now on. Returns NULL, or why it does not wait. Requires the lock of
-    # the stripe. The caller counts it as parked.
+    # Lets a pop wait: other threads may wake it from now on. Returns NULL, or why it does not wait. Requires the lock
+    # of the stripe. The caller counts it as parked.
     if not j.job.long_polls and job_crowded(&j.job):
         e.worker.counters.not_parked += 1
         return b"Too many pops are waiting; try again"

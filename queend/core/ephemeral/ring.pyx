@@ -1,6 +1,6 @@
-# Messages of an ephemeral queue, and how far its groups are. In: payloads, deliveries, outcomes, the time. Out: messages
-# to deliver, pops to wake. Does no I/O and reads no clock. Owns nothing: all stands in a queue (state/ephtypes). Locks:
-# every function requires the lock of the queue's stripe.
+# Messages of an ephemeral queue, and how far its groups are. In: payloads, deliveries, outcomes, the time. Out:
+# messages to deliver, pops to wake. The time is an argument. Owns nothing: all stands in a queue (state/ephtypes).
+# Locks: every function requires the lock of the queue's stripe.
 # A message is in the list of its partition and in that of its queue, until all groups have completed it or it is
 # dropped. A group has a cursor in each partition, and a flight for each message that it has received and not completed.
 
@@ -139,7 +139,7 @@ cdef void ring_land(EphFlight* f) noexcept nogil:
     ring_free(f, sizeof(EphFlight))
 
 cdef void ring_message_free(EphMessage* m) noexcept nogil:
-    # Takes a message out of its queue. Requires that no cursor and no flight has it.
+    # Takes a message out of its queue and frees it. Requires that every cursor is past it, and its flights are over.
     cdef EphPartition* p = m.partition
     cdef EphQueue* q = p.queue
     link_take(<void**>&p.oldest, m, <void**>&m.before)
@@ -243,7 +243,7 @@ cdef void ring_pushed(EphPartition* p, EphPop** wake) noexcept nogil:
 # ---- deliveries ------------------------------------------------------------------------------------------------------
 
 cdef EphFlight* ring_take(EphCursor* c, int64_t until_us) noexcept nogil:
-    # Leases the cursor's next message. Returns NULL if there is none, or no room for its flight.
+    # Leases the cursor's next message. Returns NULL if the cursor is at its end, or memory for the flight is short.
     cdef EphGroup* g = c.group
     cdef EphStripe* s = g.queue.stripe
     cdef HeapNode* top = heap_top(&c.again)

@@ -1,5 +1,5 @@
-# Figures of ephemeral queues as JSON. In: a queue. Out: bytes. Takes no lock: every function requires that of the queue's
-# stripe.
+# Figures of ephemeral queues as JSON. In: a queue. Out: bytes. Takes no lock: every function requires that of the
+# queue's stripe.
 
 cdef void ringreply_options(Buf* b, const EphOptions* o) noexcept nogil:
     member_int(b, b'{"maxBytes":', o.max_bytes)

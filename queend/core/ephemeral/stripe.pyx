@@ -1,7 +1,7 @@
 # The ephemeral queues of the daemon by name, in stripes with a lock each. In: names, options, the time. Out: queues,
 # locked; pops to wake. Owns the stripes, their queues, and the bounds. Locks: EphStripe.lock, above an inbox's alone.
-# Any worker serves any queue. Ends of leases and of messages are noticed by whoever locks the stripe, and by the first
-# worker's timer (run/drain).
+# Any worker serves any queue. Each request that locks a stripe first applies the ends of leases and messages that are
+# due. So does the first worker's timer (run/drain).
 
 cdef EphStripe[EPH_STRIPES] eph_stripes
 cdef int64_t eph_lives        # queues ever made, and their resets
@@ -21,7 +21,7 @@ cdef void stripe_open_all(const Settings* settings) noexcept nogil:
     memset(&eph_figures, 0, sizeof(EphFigures))
     eph_limits.bytes = settings.ephemeral_bytes
     eph_limits.shared = settings.has_peers
-    getrandom(&eph_incarnation, 8, 0)
+    getrandom(&eph_start, 8, 0)
     memset(eph_stripes, 0, sizeof(eph_stripes))
     for i in range(EPH_STRIPES):
         uv_mutex_init(&eph_stripes[i].lock)
@@ -152,7 +152,7 @@ cdef int64_t stripe_queue_empty(EphQueue* q) noexcept nogil:
     return n
 
 cdef void stripe_queue_free(EphQueue* q, EphPop** wake) noexcept nogil:
-    # Forgets a queue. Its waiting pops are to be answered without messages.
+    # Forgets a queue, and wakes its waiting pops, which are answered without messages.
     cdef EphStripe* s = q.stripe
     ring_wake_all(q, True, wake)
     stripe_queue_empty(q)
@@ -181,7 +181,7 @@ cdef enum:
     STRIPE_SWEPT = 1000       # names of a stripe that a tick looks at
 
 cdef void stripe_sweep(EphStripe* s, int64_t now, EphPop** wake) noexcept nogil:
-    # Forgets groups, empty partitions, and empty queues without declared options that nobody has used for EPH_IDLE_US.
+    # Forgets what had no request for EPH_IDLE_US: groups, empty partitions, and empty queues without declared options.
     cdef EphQueue* q
     cdef EphQueue* following
     cdef int left = STRIPE_SWEPT

@@ -75,7 +75,7 @@ cdef bint ephbody_messages(Json* j, Tools* t, EphPushReq* q) noexcept nogil:
     while json_element(j, &first):
         if json_peek(j) != b'{':
             return ephbody_bad(j, t, b"Each message must be an object with a payload (message %d)", q.n)
-        payload.p = NULL
+        payload = slice_of(NULL, 0)
         inner = True
         json_enter(j, b'{')
         while member_next(j, &inner, t.arena, &key):
@@ -151,8 +151,8 @@ cdef bint ephbody_acks(Json* j, Tools* t, EphAckReq* q) noexcept nogil:
     while json_element(j, &first):
         if json_peek(j) != b'{':
             return ephbody_bad(j, t, b"Each acknowledgment must be an object with an id (ack %d)", q.n)
-        id_json.p = NULL
-        status.p = NULL
+        id_json = slice_of(NULL, 0)
+        status = slice_of(NULL, 0)
         inner = True
         json_enter(j, b'{')
         while member_next(j, &inner, t.arena, &key):
@@ -209,19 +209,19 @@ cdef bint ephbody_hex(Slice* text, uint64_t* out) noexcept nogil:
 
 cdef void ephbody_id(Slice text, EphAck* x) noexcept nogil:
     # Reads an id. `known` stays False if it has another form.
-    cdef uint64_t incarnation, life, message, attempts
-    x.known = (ephbody_hex(&text, &incarnation) and ephbody_hex(&text, &life) and ephbody_hex(&text, &message)
+    cdef uint64_t start, life, message, attempts
+    x.known = (ephbody_hex(&text, &start) and ephbody_hex(&text, &life) and ephbody_hex(&text, &message)
                and ephbody_hex(&text, &attempts) and text.n == 0 and message != 0 and message < <uint64_t>INT64_MAX
                and attempts <= EPH_RETRIES_MOST)
     if x.known:
-        x.ours = incarnation == eph_incarnation
+        x.ours = start == eph_start
         x.life = <int64_t>life
         x.message = <int64_t>message
         x.attempts = <int>attempts
 
 cdef void ephbody_id_write(Buf* b, int64_t life, int64_t message, int attempts) noexcept nogil:
     cdef char[80] text
-    cdef int n = snprintf(text, sizeof(text), b"%016llx-%llx-%llx-%x", <unsigned long long>eph_incarnation,
+    cdef int n = snprintf(text, sizeof(text), b"%016llx-%llx-%llx-%x", <unsigned long long>eph_start,
                           <unsigned long long>life, <unsigned long long>message, <unsigned int>attempts)
     buf_put(b, text, <size_t>n)
 

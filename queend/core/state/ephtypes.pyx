@@ -1,6 +1,6 @@
-# Ephemeral queues: what they hold, and requests for them. In: what route/ephbody read. Out: fields. Owner: the stripe of
-# a queue (EphStripe) owns the queue and all below it; a request is its worker's. Locks: EphStripe.lock guards all that
-# is reachable from a queue, and the fields of a waiting pop that the lists use.
+# Ephemeral queues: what they hold, and requests for them. In: what route/ephbody read. Out: fields. Owner: the stripe
+# of a queue (EphStripe) owns the queue and all below it; a request is its worker's. Locks: EphStripe.lock guards all
+# that is reachable from a queue, and the fields of a waiting pop that the lists use.
 
 cdef struct EphCursor
 cdef struct EphFlight
@@ -44,7 +44,7 @@ cdef struct EphLimits:        # written before the threads start
     int64_t bytes             # memory of all queues; 0: there are none
     bint shared               # the daemon has peers: there are no ephemeral queues
 
-cdef uint64_t eph_incarnation # random number of this start; part of each id
+cdef uint64_t eph_start       # random number of this start; part of each id
 
 cdef struct EphFigures:       # of the daemon; each word is read and written atomically
     int64_t bytes             # memory in use
