@@ -262,3 +262,4 @@ include "core/probe/seal.pyx"             # test seams: encryption
 include "core/probe/spool.pyx"            # test seams: files of the failover buffer
 include "core/probe/notice.pyx"           # test seams: notices
 include "core/probe/count.pyx"            # test seams: instruction counts
+include "core/probe/idle.pyx"             # test seams: unused ephemeral queues

@@ -12,7 +12,7 @@ from support.client import Client
 from support.http import Gone
 from support.wait import until
 
-from queend._core import Core, probe_memory_fails, probe_memory_works
+from queend._core import Core, probe_ephemeral_idle, probe_memory_fails, probe_memory_works
 
 ROOT = "/api/v1/ephemeral"
 
@@ -111,6 +111,42 @@ def test_nothing_is_lost_while_allocations_fail(core) -> None:
         assert depth["pending"] >= pushed
         asked.client.close()
         emptied(one)
+
+
+HOUR = 3_600_000_000
+
+
+def depth(core: Core, queue: bytes) -> dict:
+    return json.loads(b"{" + core.ephemeral_depth(queue, None))
+
+
+def test_unused_names_are_forgotten(core) -> None:
+    one, port = core
+    asked, waiting = Asked(port), Client(("127.0.0.1", port))
+    one.ephemeral_configure(b"declared", (1000, 1000, 0, 86400, 5, 0, 0, False))
+    asked.pop("declared", group="unused", partition="empty")
+    asked.push("declared", 1, 2, partition="full")
+    (held,) = asked.pop("declared", group="leases")
+    asked.pop("empty", group="g")
+    asked.push("undeclared", 1)
+    waiting.send("GET", f"{ROOT}/pop?queue=waits&wait=true&timeout=60000")
+    until(lambda: any(q["waiting"] for q in json.loads(one.ephemeral_queues())), "the pop waits")
+    probe_ephemeral_idle(HOUR // 2)
+    assert len(json.loads(one.ephemeral_queues())) == 4
+    probe_ephemeral_idle(2 * HOUR)
+    left = {q["queue"]: (q["partitions"], q["groups"]) for q in json.loads(one.ephemeral_queues())}
+    assert left == {"declared": (1, 1), "undeclared": (1, 0), "waits": (0, 1)}
+    assert depth(one, b"declared")["groups"] == [{"group": "leases", "pending": 2, "leased": 1, "skipped": 0}]
+    asked.ack("declared", [held], "completed", group="leases")
+    probe_ephemeral_idle(4 * HOUR)
+    seen = depth(one, b"declared")
+    assert seen["groups"] == [] and seen["pending"] == 1, "what the group had not completed"
+    assert [m["payload"] for m in asked.pop("declared", group="late", batch=9)] == [2]
+    asked.push("waits", 1)
+    assert waiting.receive().json["messages"][0]["payload"] == 1
+    waiting.close()
+    asked.client.close()
+    emptied(one)
 
 
 def test_many_threads_share_queues(core) -> None:

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import random
+import socket
 import uuid
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -258,6 +259,21 @@ def test_a_client_that_leaves_costs_no_message(daemon: Daemon, client: Client, n
         until(lambda: client.parked() == 0, "the pop is withdrawn")
     push(client, name, 1)
     assert [(one["payload"], one["attempts"]) for one in pop(client, name)] == [(1, 0)]
+
+
+@pytest.mark.parametrize("half", [False, True])
+def test_an_answer_that_does_not_leave_is_given_back(daemon: Daemon, client: Client, name: str, half: bool) -> None:
+    """It waits behind an answer that is owed to its connection before."""
+    push(client, name, 1, 2)
+    with daemon.client() as other:
+        other.send("GET", f"/api/v1/pop/queue/{name}?wait=true&timeout=60000")
+        other.send("GET", target(name, batch=2, wait="true", timeout=60000))
+        until(lambda: [one["leased"] for one in depth(client, name)["groups"]] == [2], "they are leased")
+        if half:
+            other.wire.socket.shutdown(socket.SHUT_WR)
+            until(lambda: depth(client, name)["groups"][0]["leased"] == 0, "they are given back")
+    until(lambda: depth(client, name)["groups"][0]["leased"] == 0, "they are given back")
+    assert [(one["payload"], one["attempts"]) for one in pop(client, name, batch=9)] == [(1, 0), (2, 0)]
 
 
 def test_a_window_gathers_messages(daemon: Daemon, client: Client, name: str) -> None:

@@ -19,11 +19,7 @@ cdef enum:
     EPH_ITEMS_MOST = 10000    # messages of a push or pop, acknowledgments of a call
     EPH_ANSWER_MOST = 8 << 20 # bytes of payloads in one answer; the first message is always delivered
     EPH_TIMEOUT_MS = 300000   # longest long poll
-    EPH_LENGTH_MOST = 10000000        # largest maxLength
-    EPH_SECONDS_MOST = 86400  # largest leaseSeconds and ttlSeconds
     EPH_RETRIES_MOST = 1000
-    EPH_WINDOW_MOST = 60000   # ms
-    EPH_BYTES_MOST = 1 << 40  # largest maxBytes
 
 cdef enum:
     EPH_IDLE_US = 3600000000  # after an hour without a request, queues, partitions and groups are forgotten
