@@ -68,6 +68,7 @@ include "core/state/links.pyx"            # linked lists
 include "core/state/queues.pyx"           # queues, partitions, groups, cursors
 include "core/state/pushtypes.pyx"        # items on their way into the log
 include "core/state/popjob.pyx"           # pops, and streams of messages to clients
+include "core/state/ephtypes.pyx"         # ephemeral queues
 include "core/state/settletypes.pyx"      # acknowledgments, transactions, leases
 include "core/state/nettypes.pyx"         # connections and requests
 include "core/state/workertypes.pyx"      # threads, and the engine as sockets see it
@@ -97,6 +98,7 @@ include "core/route/lockbody.pyx"         # operations on locks, and their resul
 include "core/route/txbody.pyx"           # operations of a transaction and their results
 include "core/route/cyclebody.pyx"        # a stream cycle and its result
 include "core/route/leasebody.pyx"        # lease extension
+include "core/route/ephbody.pyx"          # requests for ephemeral queues
 
 # Files of the failover buffer. In: records. Out: records in order, any number of times. Owner: the first worker.
 include "core/spool/segment.pyx"          # a file of records, also of earlier runs
@@ -198,6 +200,14 @@ include "core/kv/kvargs.pyx"              # parameters and rows of their stateme
 include "core/kv/kv.pyx"                  # a request, and one statement for many
 include "core/kv/locks.pyx"               # locks and semaphores
 
+# Ephemeral queues. In: requests. Out: their answers, without the database. Owns the queues. Locks: that of a stripe of
+# them, above an inbox's alone.
+include "core/ephemeral/ring.pyx"         # messages, cursors and leases of a queue
+include "core/ephemeral/stripe.pyx"       # queues by name, their locks, bounds and ends
+include "core/ephemeral/ringreply.pyx"    # figures of a queue
+include "core/ephemeral/ephjob.pyx"       # pushes, pops, acknowledgments
+include "core/ephemeral/ephcontrol.pyx"   # options, resets and figures for the control plane
+
 # Settlement. In: acknowledgments, transactions, cycles, extensions. Out: moved cursors. Owns such a job until its
 # answer.
 include "core/settle/ack.pyx"             # acknowledgments, and their statement
@@ -256,3 +266,4 @@ include "core/probe/spool.pyx"            # test seams: files of the failover bu
 include "core/probe/spread.pyx"           # test seams: queues without order
 include "core/probe/notice.pyx"           # test seams: notices
 include "core/probe/count.pyx"            # test seams: instruction counts
+include "core/probe/idle.pyx"             # test seams: unused ephemeral queues

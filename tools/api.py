@@ -18,7 +18,8 @@ Generated from the OpenAPI document at `/openapi.json`, which also has schemas a
 are required; `own`: Queen MQ has no such route. Parameters belong to the query string; defaults are in brackets.
 """
 TITLES = {"messages": "Messages", "queues": "Queues, partitions", "groups": "Consumer groups",
-          "keys": "Keys and locks", "dead letters": "Dead letters", "log": "Reading by offset", "streams": "Streams",
+          "keys": "Keys and locks", "ephemeral": "Ephemeral queues", "dead letters": "Dead letters",
+          "log": "Reading by offset", "streams": "Streams",
           "traces": "Traces",
           "status": "Status", "analytics": "Analytics", "system": "Daemon", "health": "Health and metrics",
           "migration": "Copying to another database"}

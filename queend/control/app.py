@@ -14,6 +14,7 @@ from .. import __version__, log
 from .._core import verdict, verdict_meaning
 from ..postgres.conninfo import bounds, with_options
 from ..services.buffer import Folder
+from ..services.declarations import Declarations
 from ..services.erasure import Eraser
 from ..services.maintenance import Maintenance
 from ..services.metrics import Metrics
@@ -78,6 +79,7 @@ class Control:
         self.doctor = Rounds(self)
         self.tracing = Tracing(settings, core)
         self.maintenance = Maintenance(core, self.pool, folder.path)
+        self.declarations = Declarations(core, self.pool)
         self.peers = Peers(settings, self.maintenance)
         self.maintenance.switched = lambda: self.peers.tell(maintenance=True)
         self.secured = Secured(settings, core)
@@ -86,7 +88,7 @@ class Control:
         self.searches = Searches()
         self.streams = Streams(settings, conninfo, self.pulse)
         self.services = (self.pulse, self.lock_guard, self.sweeper, self.eraser, self.retention, self.relay,
-                         self.summary, self.stats, self.metrics, self.tracing, self.peers)
+                         self.summary, self.stats, self.metrics, self.tracing, self.declarations, self.peers)
         self.transfer = Transfer(conninfo, settings.queend_migration_step_ms / 1000)
         self.app = application(self)
         self.guard = None

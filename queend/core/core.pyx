@@ -436,6 +436,86 @@ cdef class Core:
         return [{name: (one["requests"], one["items"], one["errors"], one["latency_sum_us"])
                  for name, one in zip(OP_NAMES, worker["op"])} for worker in stats_counters(&self.p)]
 
+    def ephemeral_configure(self, bytes queue, tuple options):
+        """Declares an ephemeral queue. options: (maxBytes, maxLength, seconds of life, seconds of a lease, retryLimit,
+        window in ms, window in messages, whether the oldest are dropped); None: it is declared no longer. False: there
+        is no room for it."""
+        cdef Slice name = slice_of(queue, len(queue))
+        cdef EphOptions o = EPH_DEFAULTS
+        cdef bint declared = options is not None
+        cdef bint good
+        if declared:
+            (o.max_bytes, o.max_length, o.ttl_us, o.lease_us, o.retry_limit, o.window_ms, o.window_count,
+             o.drops_oldest) = options
+            o.ttl_us *= 1000000
+            o.lease_us *= 1000000
+        if not self.p.running:
+            return False
+        with nogil:
+            good = ephcontrol_configure(name, &o, declared)
+        return good
+
+    def ephemeral_reset(self, bytes queue):
+        """Drops all messages of an ephemeral queue, and voids its leases. Returns how many."""
+        cdef Slice name = slice_of(queue, len(queue))
+        cdef int64_t n = 0
+        if self.p.running:
+            with nogil:
+                n = ephcontrol_empty(name, False)
+        return max(n, 0)
+
+    def ephemeral_delete(self, bytes queue):
+        """Forgets an ephemeral queue. False: it was unknown."""
+        cdef Slice name = slice_of(queue, len(queue))
+        cdef int64_t n = -1
+        if self.p.running:
+            with nogil:
+                n = ephcontrol_empty(name, True)
+        return n >= 0
+
+    def ephemeral_queues(self):
+        """The ephemeral queues, as the elements of an array of JSON."""
+        cdef Buf b
+        buf_init(&b)
+        try:
+            if self.p.running:
+                with nogil:
+                    ephcontrol_list(&b)
+            if b.failed:
+                raise MemoryError()
+            return b"[" + (b"" if b.len == 0 else <bytes>b.data[:b.len]) + b"]"
+        finally:
+            buf_free(&b)
+
+    def ephemeral_depth(self, bytes queue, bytes group):
+        """The depth of an ephemeral queue, for a group or (None) without one, as the rest of an object of JSON; None:
+        it is unknown."""
+        cdef Slice name = slice_of(queue, len(queue))
+        cdef Slice of = slice_of(NULL, 0) if group is None else slice_of(group, len(group))
+        cdef Buf b
+        cdef bint known = False
+        buf_init(&b)
+        try:
+            if self.p.running:
+                with nogil:
+                    known = ephcontrol_depth(name, of, &b)
+            if b.failed:
+                raise MemoryError()
+            return <bytes>b.data[:b.len] if known else None
+        finally:
+            buf_free(&b)
+
+    def ephemeral_figures(self):
+        """Sums of the ephemeral queues: {"limit", "bytes", "queues", "pushed", "popped", …}."""
+        return {"limit": eph_limits.bytes, "peers": bool(eph_limits.shared), "bytes": atomic_get64(&eph_figures.bytes),
+                "queues": atomic_get64(&eph_figures.queues), "pushed": atomic_get64(&eph_figures.pushed),
+                "popped": atomic_get64(&eph_figures.popped), "acked": atomic_get64(&eph_figures.acked),
+                "redelivered": atomic_get64(&eph_figures.redelivered),
+                "refused": atomic_get64(&eph_figures.refused),
+                "dropped": {"bounds": atomic_get64(&eph_figures.dropped_bounds),
+                            "ttl": atomic_get64(&eph_figures.dropped_ttl),
+                            "retry": atomic_get64(&eph_figures.dropped_retry)}}
+
     def stats(self):
         """Counters since start: {"workers": [per worker], "jobs": {kind: summed}, "catalog": {kind: in memory now}};
         latencies by bucket, bucket i counts those below 2**i microseconds."""

@@ -2,7 +2,7 @@
 # of their fields. Counters are read without a lock, so a value may be slightly old. A snapshot of the queues pins the
 # epoch. Locks: Spans.lock of each worker.
 
-cdef tuple OP_NAMES = ("push", "pop", "ack", "transaction", "lease", "kv", "other")
+cdef tuple OP_NAMES = ("push", "pop", "ack", "transaction", "lease", "kv", "ephemeral", "other")
 
 cdef list stats_counters(Process* p):
     # Returns the counters of each worker.

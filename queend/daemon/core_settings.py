@@ -44,8 +44,9 @@ def deadline_ms(settings: Settings) -> int:
 # Settings that the core takes unchanged, by the core's name.
 CORE = {name.removeprefix("queend_").removeprefix("queen_"): name for name in (
     "port", "queend_listen_mode", "log_level", "queend_push_streams", "queend_cache_bytes", "queend_compress_from",
-    "queend_dedupe_bytes", "queend_patience_ms", "queend_stuck_ms", "queend_control_stuck_ms", "queend_max_queues",
-    "queend_max_partitions", "queend_max_groups", "queend_max_parked", "queend_least_rate", "queend_max_queued_jobs",
+    "queend_dedupe_bytes", "queend_ephemeral_bytes", "queend_patience_ms", "queend_stuck_ms",
+    "queend_control_stuck_ms", "queend_max_queues", "queend_max_partitions", "queend_max_groups", "queend_max_parked",
+    "queend_least_rate", "queend_max_queued_jobs",
     "queend_max_queued_bytes", "queend_buffer_bytes", "queend_refuse_plain", "queend_strict", "queend_priority_share",
     "queen_concurrency_mode", "queen_vegas_min_limit", "queen_vegas_max_limit", "queen_vegas_alpha",
     "queen_vegas_beta", "queen_vegas_rtt_window_samples", "queen_vegas_rtt_min_window_sec",
@@ -91,6 +92,7 @@ def core_settings(settings: Settings, local: str | None = None, buffer_dir: str 
         "max_open_body": settings.queend_max_open_body_bytes or body, "large_paths": ",".join(LARGE_PATHS),
         "max_arriving": settings.queend_max_arriving_bytes or max(128 << 20, 2 * body), "buffer_dir": buffer_dir,
         "inflight_deadline_ms": deadline_ms(settings),
+        "has_peers": int(bool(settings.queen_udp_peers or settings.queen_peers)),
         "seal_keys": ",".join(f"{name}:{key.hex()}" for name, key in keyring(settings)),
         "grants": settings.queend_jwt_tokens if settings.jwt_enabled else 0,
         "guards_pages": int(not settings.jwt_enabled), "origins": ",".join(settings.origins()),

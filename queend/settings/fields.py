@@ -177,6 +177,8 @@ class Engine(BaseSettings):
                                             "SQL cannot read their payloads; 0: never.", "bytes")
     queend_dedupe_bytes: int = size(256 << 20, "Memory for stored transaction ids that are not UUIDs of version 7. It "
                                                "saves lookups of duplicates in the database.")
+    queend_ephemeral_bytes: int = size(64 << 20, "Memory of all ephemeral queues together; beyond: 429; 0: no "
+                                                 "ephemeral queues.")
     queend_patience_ms: int = count(10000, "How long a request waits for an unavailable database before it is "
                                            "refused.", "ms", ge=1)
     sidecar_pool_size: int | None = count(None, "PostgreSQL connections of all workers together, used if QUEEND_SLOTS "

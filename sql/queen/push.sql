@@ -6,8 +6,9 @@ CREATE OR REPLACE FUNCTION queen.push(queue text, partition text, payload json, 
 LANGUAGE plpgsql AS $$
 #variable_conflict use_variable
 DECLARE
-    v_id      text := COALESCE(NULLIF(transaction_id, ''), CASE WHEN queend.spreads(ARRAY[queue])
-                                                                THEN queend.id_counted() ELSE queend.id_make() END::text);
+    v_id      text := COALESCE(NULLIF(transaction_id, ''),
+                               CASE WHEN queend.spreads(ARRAY[queue]) THEN queend.id_counted()
+                                    ELSE queend.id_make() END::text);
     v_headers text := CASE WHEN headers IS NOT NULL OR traceparent IS NOT NULL
                             THEN queend.headers_made(headers, traceparent) END;
 BEGIN

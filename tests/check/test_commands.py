@@ -27,6 +27,7 @@ RUN: dict[str, dict[str, tuple[str, ...]]] = {
     "docs/conflation.md": {TUTORIAL: ("python ", "$ ")},
     "docs/delays.md": {TUTORIAL: ("python ", "$ ")},
     "docs/encryption.md": {EXAMPLES: ("QUEEND_ENCRYPTION_KEYS=",)},
+    "docs/ephemeral.md": {TUTORIAL: ("$ ",)},
     "docs/erasing.md": {EXAMPLES: ("$ queend erase",)},
     "docs/failover.md": {"e2e/test_adopt.py": ("sh queend failover adopt",)},
     "docs/frameworks.md": {GUIDES: ("python ", "$ ")},

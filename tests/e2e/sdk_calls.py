@@ -16,6 +16,8 @@ from queen import Queen
 from queen.http.http_client import HttpClient
 
 SECOND_GENERATION = sys.argv[2] == "2"
+if SECOND_GENERATION:
+    from queen.errors import EphemeralError, EphemeralQueueNotFoundError
 OPTIONS = json.loads(sys.argv[3])
 
 
@@ -411,10 +413,52 @@ async def push_newest(queen: Queen, first: int) -> None:
         await queen.queue("newest").partition(f"p{part}").push([{"data": first + n} for n in range(5)])
 
 
+async def ephemeral_queues(queen: Queen) -> None:
+    """What only the second generation has: queues in the memory of the daemon."""
+    if not SECOND_GENERATION:
+        return
+    of = queen.ephemeral
+    async with asyncio.timeout(60):
+        declared = await of.configure("calls", max_length=4, policy="reject", window_buffer={"ms": 1}, retry_limit=1)
+        assert declared["options"]["maxLength"] == 4 and declared["options"]["windowBuffer"]["ms"] == 1
+        assert await of.push("calls", [{"data": 1}, 2, {"payload": None}], partition="p") == {
+            "pushed": 3, "durable": False}
+        try:
+            await of._call("POST", "/api/v1/ephemeral/push", {"queue": "calls", "messages": [{"payload": i}
+                                                                                             for i in range(5)]})
+        except EphemeralError as error:
+            assert error.code == "push_too_large"
+        else:
+            raise AssertionError("five messages do not fit")
+        first = (await of.pop("calls", batch=2, group="g"))["messages"]
+        assert [(one["payload"], one["partition"], one["attempts"]) for one in first] == [(1, "p", 0), (2, "p", 0)]
+        assert (await of.ack("calls", first[0], group="g"))["results"] == [{"id": first[0]["id"], "outcome": "acked"}]
+        assert (await of.ack("calls", first[1], group="g", status=False, error="no"))["results"][0][
+            "outcome"] == "redelivered"
+        again = (await of.pop("calls", batch=9, wait=True, timeout=20000, group="g"))["messages"]
+        assert [(one["payload"], one["attempts"]) for one in again] == [(2, 1), (None, 0)]
+        assert (await of.depth("calls"))["groups"] == [{"group": "g", "pending": 2, "leased": 2, "skipped": 0}]
+        assert await of.push("calls", [4], buffered={"message_count": 2, "interval_millis": 60000}) == {
+            "buffered": True, "count": 1}
+        waiting = asyncio.create_task(of.pop("calls", partition="Default", wait=True, commit_on_delivery=True))
+        await of.flush("calls")
+        assert [one["payload"] for one in (await waiting)["messages"]] == [4]
+        assert "calls" in [one["queue"] for one in (await of.queues())["queues"]]
+        assert (await of.reset("calls"))["dropped"] >= 2
+        assert [one["outcome"] for one in (await of.ack("calls", again, group="g"))["results"]] == ["stale", "stale"]
+        assert (await of.delete("calls"))["deleted"] is True
+        try:
+            await of.depth("calls")
+        except EphemeralQueueNotFoundError as error:
+            assert error.code == "ephemeral_queue_not_found"
+        else:
+            raise AssertionError("it is deleted")
+
+
 CHECKS = [callbacks, consumers_that_end, what_else_builders_do, create_and_delete, duplicates_are_told,
           traces_and_any_payload, a_failing_handler_ends_in_the_dead_letters, acks_and_nacks,
           leases_are_renewed, transactions_fail_as_a_whole, a_dead_lease_stops_a_transaction, namespaces,
-          new_groups, buffered_pushes, keys_and_locks, newest_messages,
+          new_groups, buffered_pushes, keys_and_locks, newest_messages, ephemeral_queues,
           a_waiting_pop_is_woken, several_partitions, default_consumer, reads_by_offset, a_replay_beside_producers]
 
 

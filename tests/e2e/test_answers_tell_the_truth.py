@@ -315,6 +315,8 @@ CASES = [*acks(), *others()]
 LEFT = {"POST /api/v1/stats/refresh", "POST /internal/api/notify", "POST /streams/v1/state/get", "POST /api/v1/fetch",
         "POST /api/v1/fetch/offsets", "POST /api/v1/offsets", "POST /api/v1/partitions/changed",
         "POST /api/v1/kv", "POST /api/v1/locks",      # faults/test_key_history.py
+        "POST /api/v1/ephemeral/push", "POST /api/v1/ephemeral/ack", "POST /api/v1/ephemeral/configure",
+        "POST /api/v1/ephemeral/reset", "DELETE /api/v1/ephemeral/queue/{queue}",      # test_ephemeral.py
         "POST /api/v1/stream/{queue}/ticket", "POST /api/v1/stream/{queue}/partition/{partition}/ticket"}
 
 

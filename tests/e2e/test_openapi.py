@@ -160,6 +160,7 @@ def things(daemon, postgres):
     target = {**conninfo_to_dict(postgres.empty_database()), "host": "127.0.0.1", "port": str(postgres.port)}
     with daemon.client() as client:
         client.configure("orders", namespace="shop", task="billing")
+        assert client.post("/api/v1/ephemeral/push", {"queue": "orders", "messages": [{"payload": 1}]}).status == 201
         query = client.post("/streams/v1/queries",
                             {"name": "totals", "source_queue": "orders", "config_hash": "c0ffee"}).json["query_id"]
         yield {QUERY: query, TARGET["host"]: target["host"], TARGET["port"]: target["port"],
@@ -195,6 +196,8 @@ def test_examples_are_answered_as_described(client, things, method, path, operat
         next(one["example"] for one in operation["parameters"] if one["name"] == found[1])), path)
     if path == "/api/v1/pop":
         target += "?namespace=shop"
+    if path == "/api/v1/ephemeral/pop":
+        target += "?queue=orders"
     if f"{method} {path}" == "DELETE /api/v1/dlq":
         target += "?queue=orders"
     if path == "/api/v1/messages/search":

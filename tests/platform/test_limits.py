@@ -37,6 +37,7 @@ def core_default(name: str) -> int:
     return eval(text, {})
 
 
+EPHEMERAL = "core/state/ephtypes.pyx"
 REQS, POPS = "core/state/reqs.pyx", "core/state/popjob.pyx"
 FIXED = {
     "name of a queue, a partition, a consumer group": constant(REQS, "NAME_MAX"),
@@ -62,6 +63,13 @@ FIXED = {
     "keys that such a call names": constant("core/state/kvtypes.pyx", "KV_KEYS_MOST"),
     "value of a key": constant("core/state/kvtypes.pyx", "KV_VALUE_MOST"),
     "operations of a call of `/api/v1/locks`": constant("core/state/kvtypes.pyx", "LOCK_OPS_MOST"),
+    "messages of a push or pop of an ephemeral queue": constant(EPHEMERAL, "EPH_ITEMS_MOST"),
+    "payloads of one pop of an ephemeral queue": constant(EPHEMERAL, "EPH_ANSWER_MOST"),
+    "`timeout` of a pop of an ephemeral queue": constant(EPHEMERAL, "EPH_TIMEOUT_MS"),
+    "ephemeral queues": constant(EPHEMERAL, "EPH_QUEUES_MOST"),
+    "partitions of an ephemeral queue": constant(EPHEMERAL, "EPH_PARTITIONS_MOST"),
+    "groups of an ephemeral queue": constant(EPHEMERAL, "EPH_GROUPS_MOST"),
+    "groups times partitions of an ephemeral queue": constant(EPHEMERAL, "EPH_CURSORS_MOST"),
     "delay of a message": constant(REQS, "DELAY_DAYS"),
     "steps of a `retryBackoff`": BACKOFF["oneOf"][0]["maxItems"],
     "unanswered requests of one connection": core_default("max_pipeline"),

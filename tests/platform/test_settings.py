@@ -43,6 +43,7 @@ ELSEWHERE = {
     "e2e/test_adopt.py": "FILE_BUFFER_DIR",
     "e2e/test_bad_input.py": "QUEEND_MAX_BODY_BYTES",
     "e2e/test_bounds.py": "QUEEND_MAX_PARKED",
+    "e2e/test_ephemeral.py": "QUEEND_EPHEMERAL_BYTES",
     "e2e/test_compressed_rows.py": "QUEEND_COMPRESS_FROM",
     "e2e/test_encryption.py": "QUEEND_ENCRYPTION_KEYS QUEEND_REFUSE_PLAIN QUEEN_ENCRYPTION_KEY",
     "e2e/test_failover_adoption.py": "QUEEND_BUFFER_ADOPT_MS",

@@ -81,6 +81,10 @@ SCHEMAS = {
     "LockResult": record(["index", "op"], index=INTEGER, op=TEXT, acquired=FLAG, renewed=FLAG, released=FLAG, held=FLAG,
                          already=FLAG, reason={"enum": ["held", "contended", "lost"]}, slot=INTEGER, token=INTEGER,
                          owner=TEXT, expiresAt=TIME, guard=ref("KvOperation"), holders=array(ref("LockHolder"))),
+    "EphemeralMessage": record(["id", "partition", "payload", "attempts"], id=TEXT, partition=TEXT, payload=ANY,
+                               attempts=INTEGER),
+    "EphemeralOutcome": record(["id", "outcome"], id=TEXT, dropped=FLAG,
+                               outcome={"enum": ["acked", "redelivered", "stale", "unknown"]}),
     "CloudEvent": record(["specversion", "id", "source", "type"], specversion={"const": "1.0"}, id=SOMETHING,
                          source={**SOMETHING, "format": "uri-reference"}, type=SOMETHING, subject=SOMETHING, time=TIME,
                          datacontenttype=SOMETHING, dataschema={**TEXT, "format": "uri"},
@@ -95,6 +99,7 @@ def answers(status: str, text: str, schema: dict[str, Any] | None, *errors: str)
                 "403": "access denied: the token lacks the right, or the request comes from a page of another origin",
                 "409": "the request would create a name beyond the limit", "413": "body too large",
                 "415": "unsupported media type", "default": "refused; the error names the reason",
+                "429": "a bound of the queue or the memory of all ephemeral queues is full; retry after Retry-After",
                 "503": "too many requests are waiting, or the database is unavailable; retry after Retry-After"}
     described: dict[str, Any] = {status: {"description": text}}
     if schema:
@@ -104,7 +109,7 @@ def answers(status: str, text: str, schema: dict[str, Any] | None, *errors: str)
         if code != "204":
             described[code]["content"] = {"application/json": {"schema": ref("ErrorResponse")},
                                           "application/problem+json": {"schema": ref("Problem")}}
-        if code == "503":
+        if code in ("429", "503"):
             described[code]["headers"] = {"Retry-After": {"description": "seconds", "schema": INTEGER}}
     return described
 
@@ -222,8 +227,8 @@ KEY_PATH = [parameter("ns", TEXT, "namespace", place="path"),
             parameter("key", TEXT, "the key: all that follows, slashes included", place="path")]
 # Hot routes that the reference lacks (those of the control plane declare that themselves): on the others its clients do
 # not know 405.
-OWN = {"/api/v1/kv", "/api/v1/kv/{ns}/{key}", "/api/v1/locks", "/livez", "/readyz", "/api/v1/events/{queue}",
-       "/api/v1/pop", "/api/v1/stream/{queue}",
+OWN = {"/api/v1/ephemeral/push", "/api/v1/ephemeral/pop", "/api/v1/ephemeral/ack", "/api/v1/kv", "/api/v1/kv/{ns}/{key}",
+       "/api/v1/locks", "/livez", "/readyz", "/api/v1/events/{queue}", "/api/v1/pop", "/api/v1/stream/{queue}",
        "/api/v1/stream/{queue}/partition/{partition}"}
 HOT = {
     "/api/v1/push": shown(post(
@@ -299,6 +304,39 @@ HOT = {
                 "400", "503")),
         {"operations": [{"op": "get", "name": "nightly"}]}, "200",
         {"results": [{"index": 0, "op": "get", "held": False, "holders": []}]})["post"], "tags": ["keys"]}},
+    "/api/v1/ephemeral/push": {"post": {**shown(post(
+        "Push messages to an ephemeral queue, all or none; they are in the memory of this daemon only", body(record(
+            ["queue", "messages"], queue={**NAME, "minLength": 1}, partition={**NAME, "default": "Default"},
+            messages=array(record(["payload"], payload=ANY)))),
+        answers("201", "the number of messages pushed", whole(pushed=INTEGER, durable=FLAG),
+                "400", "409", "413", "429", "503")),
+        {"queue": "presence", "messages": [{"payload": {"user": "a"}}]}, "201",
+        {"pushed": 1, "durable": False})["post"], "tags": ["ephemeral"]}},
+    "/api/v1/ephemeral/pop": {"get": {
+        "summary": "Pop messages of an ephemeral queue", "tags": ["ephemeral"],
+        "parameters": [{**parameter("queue", {**NAME, "minLength": 1}), "required": True},
+                       parameter("partition", NAME, "default: any partition"),
+                       parameter("batch", {**INTEGER, "minimum": 1, "maximum": 10000, "default": 1},
+                                 "maximum number of messages in the answer"),
+                       parameter("wait", FLAG, "park the pop until there are messages or the timeout expires"),
+                       parameter("timeout", {**INTEGER, "minimum": 0, "maximum": 300000, "default": 30000},
+                                 "timeout in milliseconds, with wait"),
+                       parameter("group", NAME, "consumer group; without it the queue mode"),
+                       parameter("autoAck", FLAG, "complete the messages with the delivery"),
+                       parameter("commitOnDelivery", FLAG, "another name of autoAck")],
+        "responses": answers("200", "messages, oldest first within each partition; none if there are none",
+                             whole(queue=TEXT, messages=array(ref("EphemeralMessage")), durable=FLAG), "400", "409",
+                             "429", "503")}},
+    "/api/v1/ephemeral/ack": {"post": {**shown(post(
+        "Complete or return messages of an ephemeral queue", body(record(
+            ["queue", "acks"], queue={**NAME, "minLength": 1}, group=MAYBE, acks=array(record(
+                ["id"], id=TEXT, status={"enum": ["completed", "failed", "retry"], "default": "completed"},
+                error=MAYBE)))),
+        answers("200", "one outcome per id, in order; `dropped` if the last attempt failed",
+                whole(results=array(ref("EphemeralOutcome")), durable=FLAG), "400", "503")),
+        {"queue": "presence", "acks": [{"id": "6f1d2a3b4c5d6e7f-1-1-0"}]}, "200",
+        {"results": [{"id": "6f1d2a3b4c5d6e7f-1-1-0", "outcome": "stale"}], "durable": False})["post"],
+        "tags": ["ephemeral"]}},
     "/streams/v1/cycle": {"post": {**shown(post(
         "Commit a stream cycle in one transaction: state, messages for the sink, and the acknowledgment of the "
         "source", body(CYCLE), answers(

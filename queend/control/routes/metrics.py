@@ -79,6 +79,7 @@ async def prometheus(request: Request) -> Response:
     process(families, control)
     engine(families, control.core.stats())
     database(families, control.core)
+    ephemeral(families, control.core.ephemeral_figures())
     failover(families, control)
     retention(families, control.retention.figures, control.settings.queend_metrics_queues)
     control.doctor.tell(families)
@@ -169,6 +170,21 @@ def database(families: Families, core: Any) -> None:
                    int(bool(seen["risks"])))
     families.counter("queend_servers_met", "Database servers, and restarts of them, to which this daemon was "
                                            "connected.", seen["server"])
+
+
+def ephemeral(families: Families, figures: dict[str, Any]) -> None:
+    """Adds the ephemeral queues of this daemon."""
+    families.gauge("queend_ephemeral_queues", "Ephemeral queues of this daemon.", figures["queues"])
+    families.gauge("queend_ephemeral_bytes", "Memory of all ephemeral queues.", figures["bytes"])
+    for name, text in (("pushed", "Messages pushed to ephemeral queues."),
+                       ("popped", "Messages delivered from ephemeral queues, repeated deliveries included."),
+                       ("acked", "Messages of ephemeral queues that were acknowledged, or whose last attempt failed."),
+                       ("redelivered", "Messages of ephemeral queues that were returned for another delivery."),
+                       ("refused", "Requests to ephemeral queues refused because a bound was reached.")):
+        families.counter(f"queend_ephemeral_{name}", text, figures[name])
+    families.each("queend_ephemeral_dropped", "Messages that ephemeral queues dropped: by dropOldest, at their age, or "
+                  "after their last attempt.", ("reason",),
+                  [((reason,), n) for reason, n in figures["dropped"].items()], CounterMetricFamily)
 
 
 def spans(families: Families, control: Any) -> None:

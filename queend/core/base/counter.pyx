@@ -9,8 +9,9 @@ cdef enum:
     OP_TRANSACTION = 3
     OP_LEASE = 4
     OP_KV = 5
-    OP_OTHER = 6
-    OP_COUNT = 7
+    OP_EPHEMERAL = 6
+    OP_OTHER = 7
+    OP_COUNT = 8
     LATENCY_BUCKETS = 32      # bucket i counts latencies below 2**i microseconds
 
 cdef struct OpCounter:

@@ -85,7 +85,11 @@ cdef void drain_arm(Engine* e) noexcept nogil:
     now = clock_mono_us()
     if top != NULL:
         at = top.at
+    top = heap_top(&e.memory_deadlines)
+    if top != NULL:
+        at = min(at, top.at)
     if e.worker.index == 0:
+        at = min(at, stripe_due())
         uv_mutex_lock(&book.lock)
         top = heap_top(&book.due)
         if top != NULL:
@@ -143,6 +147,7 @@ cdef void drain_on_timer(uv_timer_t* t) noexcept nogil:
             break
         heap_del(&e.deadlines, top)
         popend_deadline(e.worker, <PopJob*>top.owner)
+    ephjob_tick(e.worker, now)
     if e.worker.index == 0:
         uv_mutex_lock(&book.lock)
         index_expire(now, &wake)

@@ -47,6 +47,7 @@ cdef bint engine_boot(Process* p) noexcept nogil:
     uv_mutex_init(&reload_lock)
     incarnation_open(reload_forget_all)
     health_open()
+    stripe_open_all(&p.settings)
     reload_running = False
     reload_at = 0
     reload_of = 0
@@ -106,7 +107,7 @@ cdef void engine_request(Worker* w, Request* r) noexcept nogil:
     if e.stopping and (r.conn == NULL or r.conn.asked == ASKED_MANY):
         reply_error(r, 503, "The server is shutting down")      # the first request of a connection is served
         return
-    if not catalog.loaded and not (spool.on and route.buffered):
+    if not catalog.loaded and not route.memory and not (spool.on and route.buffered):
         reply_error(r, 503, health_why())
         return
     if job_full(e, r.conn):
@@ -217,6 +218,8 @@ cdef void engine_tick(Worker* w) noexcept nogil:
         engine_borrow(e)
         poll_sweep(e)
     if e != NULL:
+        if w is leader:
+            ephjob_sweep(w)
         feed_tick(e)
         cleared = e.grants_seen != atomic_get64(&grants_epoch)
         if cleared:           # the tokens of streams are verified again, too
@@ -224,6 +227,7 @@ cdef void engine_tick(Worker* w) noexcept nogil:
             feed_check_all(e)
         if cleared or service.guarded:
             popend_verify_all(e)
+            ephjob_verify_all(e)
         if epoch_blocked:
             popend_renew(e)
     reclaim_tick(w)
@@ -275,6 +279,7 @@ cdef void engine_stop(Worker* w) noexcept nogil:
     waiters_name_wake_all(False, &wake)
     index_unlock_all(w, wake)
     feed_check_all(e)
+    ephjob_stop(w)
     drain_turn(w)
 
 cdef bint engine_idle(Worker* w) noexcept nogil:
@@ -318,6 +323,7 @@ cdef void engine_closing(Engine* e) noexcept nogil:
     claim_release_close(&e.takebacks)
     heap_free(&e.deadlines)
     heap_free(&e.beats)
+    heap_free(&e.memory_deadlines)
     table_free(&e.ack_rows)
     args_free(&e.args)
     batchrow_pack_free(&e.pack)
@@ -330,6 +336,7 @@ cdef void engine_halt(Process* p) noexcept nogil:
     global leader
     leader = NULL
     peers_halt()
+    stripe_close_all()
     incarnation_open(NULL)    # no facts are left to drop
     appender_close()
     reclaim_close()

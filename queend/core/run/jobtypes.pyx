@@ -31,6 +31,11 @@ cdef void jobtypes_routes() noexcept nogil:
     t.methods |= 1 << METHOD_DELETE
     t.query = NULL
     jobtype_route(b"locks", METHOD_POST, b"/api/v1/locks", lock_submit, ROUTE_ONLY)
+    jobtype_memory_route(b"ephemeral_push", METHOD_POST, b"/api/v1/ephemeral/push", ephjob_push)
+    t = jobtype_memory_route(b"ephemeral_pop", METHOD_GET, b"/api/v1/ephemeral/pop", ephjob_pop)
+    t.query = EPH_POP_NAMES
+    t.delivers = True
+    jobtype_memory_route(b"ephemeral_ack", METHOD_POST, b"/api/v1/ephemeral/ack", ephjob_ack)
     t = jobtype_route(b"events", METHOD_POST, b"/api/v1/events/:queue", push_submit, ROUTE_EVENTS)
     t.query = EVENTS_QUERY_NAMES
     jobtype_probe_route(b"livez", b"/livez", watchdog_livez)
@@ -59,6 +64,12 @@ cdef void jobtype_pop_route(const char* name, const char* path, int route, bint 
     t.streams = streams
     t.delivers = True
 
+cdef HotRoute* jobtype_memory_route(const char* name, int method, const char* path,
+                                    void (*submit)(Worker* w, Request* r, int route) noexcept nogil) noexcept nogil:
+    cdef HotRoute* t = jobtype_route(name, method, path, submit, ROUTE_ONLY)
+    t.memory = True
+    return t
+
 cdef void jobtype_probe_route(const char* name, const char* path,
                               void (*submit)(Worker* w, Request* r, int route) noexcept nogil) noexcept nogil:
     cdef HotRoute* t = jobtype_route(name, METHOD_GET, path, submit, ROUTE_ONLY)
@@ -77,6 +88,7 @@ cdef void jobtypes_queues(Engine* e) noexcept nogil:
     joblist_open(&e.flushes, JOB_FLUSHING)
     joblist_open(&e.woken, JOB_RETRYING)
     joblist_open(&e.leased, JOB_LEASING)
+    joblist_open(&e.memory_woken, JOB_RETRYING)
     joblist_open(&e.cycles.jobs, JOB_LEASING)
     joblist_open(&e.lease_asks.jobs, JOB_LEASING)
     jobtype_queue(e, &e.pops, TYPE_POP, NULL)
@@ -125,6 +137,7 @@ cdef void jobtypes_drains(Engine* e) noexcept nogil:
     jobtype_queue_drain(e, lock_send, &e.locks, OP_COUNT)
     d = jobtype_drain(e, claim_release_drain, <ListHead*>&e.releases.first, True)
     d.lists[1] = <ListHead*>&e.takebacks.first
+    jobtype_drain(e, ephjob_drain, <ListHead*>&e.memory_woken.first, False)
     jobtype_drain(e, popend_pauses_drain, <ListHead*>&e.paused.first, False)
 
 cdef Drain* jobtype_drain(Engine* e, void (*run)(Engine* e) noexcept nogil, ListHead* first, bint rests) noexcept nogil:

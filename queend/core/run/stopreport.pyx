@@ -25,6 +25,7 @@ cdef void stopreport_open() noexcept nogil:
     stopreport_place(JOB_PARKED_CURSOR, b"parked", b"parked at its partition")
     stopreport_place(JOB_PARKED_NAME, b"parked", b"parked by name")
     stopreport_place(JOB_PARKED_RATE, b"parked", b"waits for tokens of a rate")
+    stopreport_place(JOB_PARKED_MEMORY, b"parked", b"waits for a message of an ephemeral queue")
     stopreport_place(JOB_WOKEN, b"fetching", b"in a push, or on its way to its worker")
 
 cdef void stopreport_place(JobAt at, const char* pop, const char* what) noexcept nogil:

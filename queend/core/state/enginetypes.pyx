@@ -176,7 +176,7 @@ cdef enum:
     DRAIN_LISTS = 4
     DRAINS_IN_TURN = 4        # number of drains whose order rotates each turn, starting at DRAIN_FIRST
     DRAIN_FIRST = 1
-    DRAINS_MOST = 16
+    DRAINS_MOST = 20
 
 ctypedef void* ListHead
 
@@ -231,6 +231,8 @@ cdef struct Engine:
     ReleaseList takebacks     # records, consumed at once, that are taken back
     Heap deadlines
     Heap beats                # heartbeats of the feeds
+    Heap memory_deadlines     # of waiting pops of ephemeral queues
+    JobList memory_woken      # such pops, to be tried again
     int64_t grants_seen       # grants_epoch when streams and parked pops were last checked against it
     Drain[DRAINS_MOST] drains
     int n_drains

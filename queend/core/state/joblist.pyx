@@ -19,7 +19,8 @@ cdef enum:
 
 cdef enum JobAt:
     # Where a job is: what it waits for. A list gives its own value to each job that enters it. Besides, it is written
-    # by push_dispatch, and under book.lock by waiters_park and waiters_unpark.
+    # by push_dispatch, under book.lock by waiters_park and waiters_unpark, and under EphStripe.lock by ephjob_park and
+    # ring_wake_one.
     JOB_PENDING               # has just come
     JOB_RESOLVING             # waits to ask for names
     JOB_ASKING                # in a round of look-ups
@@ -36,6 +37,7 @@ cdef enum JobAt:
     JOB_PARKED_CURSOR         # for a partition
     JOB_PARKED_NAME           # for a name
     JOB_PARKED_RATE           # for tokens of a rate
+    JOB_PARKED_MEMORY         # for a message of an ephemeral queue
     JOB_WOKEN                 # taken out of the book: on its way to its worker, or in a push
     JOB_PLACES
 

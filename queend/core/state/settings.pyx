@@ -31,6 +31,8 @@ cdef struct Settings:
     int push_streams          # appenders (push streams) of the process
     int64_t cache_bytes       # memory for the cache of the newest rows
     int compress_from         # payload bytes from which a row of the log is compressed, 0: never
+    int64_t ephemeral_bytes   # memory of all ephemeral queues; 0: there are none
+    bint has_peers
     int64_t dedupe_bytes      # memory for remembered ids, of the process
     int64_t max_body          # bytes of one request's body; larger: 413
     int64_t max_control       # bytes of a body for the control plane, except on large_paths
@@ -123,6 +125,8 @@ cdef int settings_load(Settings* s, dict settings) except -1:
     s.cache_bytes = setting_int(d, "cache_bytes", 32 << 20, 0, 1 << 50)
     s.compress_from = setting_int(d, "compress_from", 1024, 0, top)
     s.dedupe_bytes = setting_int(d, "dedupe_bytes", 256 << 20, 0, 1 << 50)
+    s.ephemeral_bytes = setting_int(d, "ephemeral_bytes", 64 << 20, 0, 1 << 50)
+    s.has_peers = setting_int(d, "has_peers", 0, 0, 1)
     s.max_body = setting_int(d, "max_body", 64 << 20, 1, 4 << 30)
     s.max_control = setting_int(d, "max_control_body", s.max_body, 1, 4 << 30)
     s.max_open = setting_int(d, "max_open_body", s.max_body, 1, 4 << 30)

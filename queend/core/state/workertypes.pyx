@@ -292,6 +292,7 @@ cdef struct HotRoute:
     const char* query         # allowed names in the query, as in route/typos; NULL: the route checks them itself
     bint tells                # about the daemon: answered in any state, without a token
     bint delivers             # is not begun while answers are not taken
+    bint memory               # needs no database
     bint buffered             # may go into the failover buffer
     bint streams              # the token may be given without a header, for clients that cannot set one (auth/grants)
     bint small                # the body is bounded as for the control plane
