@@ -77,7 +77,7 @@ def whole_document(described: dict[str, Any]) -> dict[str, Any]:
 
 # Example values of path parameters.
 EXAMPLES = {"queue": "orders", "partition": "customer-7", "group": "billing", "transaction_id": "order-17",
-            "name": "order-17", "leaseId": MESSAGE["leaseId"]}
+            "name": "order-17", "key": "reminder-17", "leaseId": MESSAGE["leaseId"]}
 WITH_IDS = ("/api/v1/messages/", "/api/v1/traces/")
 ADDRESS = {"partition": "$response.body#/0/partition_id", "transaction_id": "$response.body#/0/transaction_id"}
 # Generators of clients accept a text only: JSON with expressions inside.

@@ -24,6 +24,7 @@ cdef void jobtypes_routes() noexcept nogil:
     t = jobtype_route(b"kv", METHOD_POST, b"/api/v1/kv", kv_submit, ROUTE_ONLY)
     t.delivers = True         # values
     jobtype_route(b"locks", METHOD_POST, b"/api/v1/locks", lock_submit, ROUTE_ONLY)
+    jobtype_route(b"timers", METHOD_POST, b"/api/v1/timers", timer_submit, ROUTE_ONLY)
     t = jobtype_route(b"events", METHOD_POST, b"/api/v1/events/:queue", push_submit, ROUTE_EVENTS)
     t.query = EVENTS_QUERY_NAMES
     jobtype_probe_route(b"livez", b"/livez", watchdog_livez)
@@ -81,6 +82,7 @@ cdef void jobtypes_queues(Engine* e) noexcept nogil:
     jobtype_queue(e, &e.kv_reads, TYPE_KV, NULL)
     jobtype_queue(e, &e.kv_writes, TYPE_KV, NULL)
     jobtype_queue(e, &e.locks, TYPE_KV, NULL)
+    jobtype_queue(e, &e.timers, TYPE_KV, NULL)
     # cycles wait for each other in the database
     limit_fixed(&e.cycles.limit,
                 limit_clamp(e.settings.cycles, 1, e.settings.slots // 2 if e.settings.slots > 3 else 1))
@@ -116,6 +118,7 @@ cdef void jobtypes_drains(Engine* e) noexcept nogil:
     jobtype_queue_drain(e, kv_reads_send, &e.kv_reads, OP_COUNT)
     jobtype_queue_drain(e, kv_writes_send, &e.kv_writes, OP_KV)
     jobtype_queue_drain(e, lock_send, &e.locks, OP_COUNT)
+    jobtype_queue_drain(e, timer_send, &e.timers, OP_COUNT)
     d = jobtype_drain(e, claim_release_drain, <ListHead*>&e.releases.first, True)
     d.lists[1] = <ListHead*>&e.takebacks.first
     jobtype_drain(e, popend_pauses_drain, <ListHead*>&e.paused.first, False)

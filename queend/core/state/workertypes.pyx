@@ -278,7 +278,7 @@ cdef struct Service:
 cdef Service service
 
 cdef enum:
-    ROUTES_MOST = 16
+    ROUTES_MOST = 18
 
 cdef struct HotRoute:
     # A request served without the interpreter: one row per route (run/jobtypes).
