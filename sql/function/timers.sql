@@ -1,7 +1,7 @@
 -- Timers: rows of queend.timers by queue and key. Each is a push put off to a due moment by the database's clock.
--- Locks: an advisory lock of each timer that a statement writes, ascending by number, then its row, until the end of
--- the transaction; after lanes, cursors and keys. Firing takes the lanes first and then only rows that are free, so it
--- never waits for a row.
+-- Locks, after lanes, cursors and keys, until the end of the transaction: an advisory lock of each timer that a
+-- statement writes, ascending by number, then its row. Firing takes the lanes first and then only rows that are free,
+-- so it never waits for a row.
 
 -- Operations, as the daemon numbers them.
 --   0 schedule   1 cancel
@@ -117,10 +117,12 @@ END $$;
 
 -- Fires timers that are due: at most p_limit and about 8 MB, in the order of their moments. One transaction stores
 -- their messages and deletes the timers, so each fires exactly once. A message whose transaction id its partition has
--- already is not stored again. Timers that another transaction is changing are left for the next call. Returns how many
--- were fired (-1: another session fires at this moment), how many µs the latest of them was late, when the next one is
--- due (NULL: there is none), and the database's clock. The lanes are taken before the rows, so a transaction that holds
--- lanes may wait for a row that is held here.
+-- already is not stored again. Timers that another transaction is changing are left for the next call. The lanes are
+-- taken before the rows, so a transaction that holds lanes may wait for a row that is held here. Returns:
+--   fired    how many; -1: another session fires at this moment
+--   late_us  how late the latest of them was
+--   next_at  when the next one is due; NULL: there are no others
+--   now_us   the database's clock
 CREATE OR REPLACE FUNCTION queend.timers_fire(p_limit int DEFAULT 1000, OUT fired int, OUT late_us bigint,
     OUT next_at bigint, OUT now_us bigint)
 LANGUAGE plpgsql AS $$
@@ -177,7 +179,7 @@ BEGIN
 END $$;
 
 -- Fires only the first timer that is due, to find the one on which timers_fire failed. If the failure is its own, it
--- stays, with the error, and is tried again after 2 s, 4 s, and so on up to 300 s. The others go on meanwhile. Returns
+-- stays, with the error. It is tried again after 2 s, 4 s, and so on up to 300 s, and the others go on meanwhile. Returns
 -- the row of timers_fire; fired is -2 if the timer failed. Raises every error whose cause is not the timer
 -- (queend/core/pg/sqlstate.pyx has the table).
 CREATE OR REPLACE FUNCTION queend.timers_fire_one(OUT fired int, OUT late_us bigint, OUT next_at bigint,
@@ -257,8 +259,8 @@ LANGUAGE sql STABLE AS $$
              LIMIT p_most) AS t
 $$;
 
--- Deletes the timers of a queue that is deleted, the last step of that. Those that another transaction is writing or
--- firing stay: they count as written after the deletion. So the deletion, which holds all other locks, waits for no
+-- Deletes the timers of a queue that is deleted, the last step of that. Leaves those that another transaction is writing
+-- or firing: they count as written after the deletion. So the deletion, which holds all other locks, never waits for a
 -- timer.
 CREATE OR REPLACE FUNCTION queend.timers_drop(p_queue text) RETURNS void
 LANGUAGE sql AS $$

@@ -33,6 +33,7 @@ RUN: dict[str, dict[str, tuple[str, ...]]] = {
     "docs/http.md": {EXAMPLES: ("$ …curl",)},
     "docs/kv.md": {TUTORIAL: ("$ ",)},
     "docs/locks.md": {TUTORIAL: ("$ ",)},
+    "docs/timers.md": {TUTORIAL: ("$ ",)},
     "docs/languages.md": {TUTORIAL: ("$ ",), "generated/test_clients.py": ("sh openapi-generator-cli",)},
     "docs/live.md": {EXAMPLES: ("$ curl", "retry: 2000")},
     "docs/log-read.md": {EXAMPLES: ("json ",)},

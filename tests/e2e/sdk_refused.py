@@ -90,11 +90,8 @@ BY_ITSELF = {"Admin.clear_queue", "Admin.move_message_to_dlq"} if SECOND_GENERAT
 # The SDK tells these refusals to nobody but its log: nothing came, or `error` says why.
 EMPTY, TOLD = {"QueueBuilder.pop", "QueueBuilder.pop_result", "DLQBuilder.get"}, {"Queen.ack", "Queen.renew"}
 ABSENT = {
-    "Queen.timer": (404, lambda queen: queen.timer("absent").key("k").after_ms(1000).payload({}).schedule()),
     "Ephemeral.queues": (404, lambda queen: queen.ephemeral.queues()),
-    "QueueBuilder.conflation": (400, lambda queen: queen.queue("absent").group("g").conflation(True).wait(False).pop()),
-    "TransactionBuilder.timer": (400, lambda queen: queen.transaction().queue("absent").push([{"data": 1}])
-                                 .timer("absent").key("k").after_ms(1000).payload({}).schedule().commit())}
+    "QueueBuilder.conflation": (400, lambda queen: queen.queue("absent").group("g").conflation(True).wait(False).pop())}
 answered: list[int] = []
 
 

@@ -62,6 +62,8 @@ FIXED = {
     "keys that such a call names": constant("core/state/kvtypes.pyx", "KV_KEYS_MOST"),
     "value of a key": constant("core/state/kvtypes.pyx", "KV_VALUE_MOST"),
     "operations of a call of `/api/v1/locks`": constant("core/state/kvtypes.pyx", "LOCK_OPS_MOST"),
+    "operations of a call of `/api/v1/timers`": constant("core/state/timertypes.pyx", "TIMER_OPS_MOST"),
+    "payload of a timer": constant("core/state/timertypes.pyx", "TIMER_PAYLOAD_MOST"),
     "delay of a message": constant(REQS, "DELAY_DAYS"),
     "steps of a `retryBackoff`": BACKOFF["oneOf"][0]["maxItems"],
     "unanswered requests of one connection": core_default("max_pipeline"),

@@ -1,6 +1,6 @@
-# Wakes the service that fires timers (services/timers) when a timer was scheduled that is due before it wakes by itself.
-# In: due moments, from workers; when the service sleeps and until when. Out: an eventfd that is readable. Owns the bell;
-# its lock is the last of all locks.
+# Wakes the service that fires timers (services/timers) if a timer is scheduled that is due before the service wakes by
+# itself. In: due moments, from workers; when the service sleeps and until when. Out: an eventfd that is readable. Owns
+# the bell; its lock is the last of all locks.
 
 cdef struct TimerBell:
     uv_mutex_t lock

@@ -47,8 +47,9 @@ cdef void timer_taken(Worker* w, Request* r, void* job, bint good, ApiError* e) 
     job_queue(&j.job, &engine_of(w).timers.jobs)
 
 # ---- encrypted queues ------------------------------------------------------------------------------------------------
-# A payload is sealed before its statement leaves if the queue is known to be encrypted. Otherwise the statement finds
-# that it is, does nothing, and is sent again. A queue that becomes encrypted later has its timers sealed when they fire.
+# If the queue is known to be encrypted, the payload is sealed before its statement leaves. Otherwise the statement finds
+# that the queue is encrypted, does nothing, and is sent again. If a queue becomes encrypted later, its timers are sealed
+# when they fire.
 
 cdef bint timer_seal_known(Worker* w, Request* r, TimerReq* q) noexcept nogil:
     # Seals payloads of queues known to be encrypted. Returns False if the request was answered.
@@ -181,8 +182,8 @@ cdef void timer_tally(Worker* w, TimerReq* q, int64_t now_us) noexcept nogil:
         timerbell_ring(due_us)
 
 cdef bint timer_undone(TimerCall* call, PGresult* res) noexcept nogil:
-    # Handles a statement that did nothing: seals what must be sealed and sends it again, or refuses a request for which
-    # there is no room. Returns False if it did something.
+    # Handles a statement that did nothing. Seals the payloads that must be sealed and sends it again; or refuses the
+    # request because the table is full. Returns False if the statement did something.
     cdef Call* c = &call.base
     cdef TimerJob* j
     cdef Job* job

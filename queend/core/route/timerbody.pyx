@@ -227,8 +227,8 @@ cdef bint timerbody_payload(Slice* m, Tools* t, TimerReq* q, TimerOp* op) noexce
     return True
 
 cdef bint timerbody_large(TimerReq* q, Tools* t) noexcept nogil:
-    return timerbody_status(q, t, 413, b"payload_too_large", b"A payload has at most 1048576 bytes, and those of a call "
-                            b"67108864")
+    return timerbody_status(q, t, 413, b"payload_too_large",
+                            b"A payload has at most 1048576 bytes, and those of a call 67108864")
 
 cdef bint timerbody_decode(Slice text, Tools* t, Slice* out) noexcept nogil:
     # Decodes base64 that was checked. JSONWALK_ROOM bytes behind the result are readable.
