@@ -179,8 +179,8 @@ BEGIN
 END $$;
 
 -- Fires only the first timer that is due, to find the one on which timers_fire failed. If the failure is its own, it
--- stays, with the error. It is tried again after 2 s, 4 s, and so on up to 300 s, and the others go on meanwhile. Returns
--- the row of timers_fire; fired is -2 if the timer failed. Raises every error whose cause is not the timer
+-- stays, with the error. It is tried again after 2 s, 4 s, and so on up to 300 s, and the others go on meanwhile.
+-- Returns the row of timers_fire; fired is -2 if the timer failed. Raises every error whose cause is not the timer
 -- (queend/core/pg/sqlstate.pyx has the table).
 CREATE OR REPLACE FUNCTION queend.timers_fire_one(OUT fired int, OUT late_us bigint, OUT next_at bigint,
     OUT now_us bigint)
@@ -259,9 +259,9 @@ LANGUAGE sql STABLE AS $$
              LIMIT p_most) AS t
 $$;
 
--- Deletes the timers of a queue that is deleted, the last step of that. Leaves those that another transaction is writing
--- or firing: they count as written after the deletion. So the deletion, which holds all other locks, never waits for a
--- timer.
+-- Deletes the timers of a queue that is deleted, the last step of that. Leaves those that another transaction is
+-- writing or firing: they count as written after the deletion. So the deletion, which holds all other locks, never
+-- waits for a timer.
 CREATE OR REPLACE FUNCTION queend.timers_drop(p_queue text) RETURNS void
 LANGUAGE sql AS $$
     DELETE FROM queend.timers t

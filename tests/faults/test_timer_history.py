@@ -1,6 +1,6 @@
 """Random histories of timers over two daemons, while daemons and backends are killed, stand still and are cut off. At
-the end, the messages must be those that the answers promised: each timer that was acknowledged as scheduled, and neither
-replaced nor cancelled, was stored once and not early. One that was answered `cancelled` or `rescheduled` was never.
+the end, the messages must be those that the answers promised. Each timer that was acknowledged as scheduled, and
+neither replaced nor cancelled, was stored once and not early. One that was cancelled or replaced was not stored.
 
 A round has its own servers, daemons and seed, which is printed. `make test-faults` plays rounds for minutes
 (FAULT_SECONDS); FAULT_SEED begins with a seed that was printed, FAULT_KINDS names what goes wrong (KINDS)."""

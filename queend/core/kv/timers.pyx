@@ -47,9 +47,9 @@ cdef void timer_taken(Worker* w, Request* r, void* job, bint good, ApiError* e) 
     job_queue(&j.job, &engine_of(w).timers.jobs)
 
 # ---- encrypted queues ------------------------------------------------------------------------------------------------
-# If the queue is known to be encrypted, the payload is sealed before its statement leaves. Otherwise the statement finds
-# that the queue is encrypted, does nothing, and is sent again. If a queue becomes encrypted later, its timers are sealed
-# when they fire.
+# If the queue is known to be encrypted, the payload is sealed before its statement leaves. Otherwise the statement
+# finds that the queue is encrypted, does nothing, and is sent again. If a queue becomes encrypted later, its timers are
+# sealed when they fire.
 
 cdef bint timer_seal_known(Worker* w, Request* r, TimerReq* q) noexcept nogil:
     # Seals payloads of queues known to be encrypted. Returns False if the request was answered.
