@@ -7,7 +7,8 @@ from support.wait import until
 
 def test_a_timer_is_scheduled_listed_shown_and_cancelled(cli, client, queue):
     assert cli.ok("timer", "list", queue).err == "no timers\n"
-    told = cli.ok("timer", "schedule", queue, "a/b", '{"n": 1}', "--delay", "2h", "-p", "p", "--transaction-id", "t").out
+    told = cli.ok("timer", "schedule", queue, "a/b", '{"n": 1}', "--delay", "2h", "-p", "p", "--transaction-id",
+                  "t").out
     assert told.startswith("scheduled a/b: it is due at 2") and told.endswith(", with the transaction id t\n")
     assert cli.ok("timer", "schedule", queue, "a/b", '{"n": 2}', "--delay", "1h").out.startswith("rescheduled a/b: ")
     for n in range(3):
