@@ -63,6 +63,7 @@ FIXED = {
     "value of a key": constant("core/state/kvtypes.pyx", "KV_VALUE_MOST"),
     "operations of a call of `/api/v1/locks`": constant("core/state/kvtypes.pyx", "LOCK_OPS_MOST"),
     "operations of a call of `/api/v1/timers`": constant("core/state/timertypes.pyx", "TIMER_OPS_MOST"),
+    "delay of a timer": constant(REQS, "DELAY_DAYS"),
     "payload of a timer": constant("core/state/timertypes.pyx", "TIMER_PAYLOAD_MOST"),
     "delay of a message": constant(REQS, "DELAY_DAYS"),
     "steps of a `retryBackoff`": BACKOFF["oneOf"][0]["maxItems"],
@@ -103,7 +104,7 @@ FIXED = {
     "addresses of peers": constant("services/peers.py", "MOST"),
     "hosts in `QUEEND_DSN`": constant("core/pg/address.pyx", "ADDRESS_HOSTS"),
 }
-WORDS = {"connections of clients", "connections of one address"}      # limits that are no numbers
+WORDS = {"connections of clients", "connections of one address", "timers of a database"}      # limits that are no numbers
 
 
 def number(cell: str) -> int:
@@ -171,6 +172,10 @@ BEYOND = [
      ("POST", "/api/v1/ack/batch", {"acknowledgments": 10_001 * [ACK]})),
     ("items of a push, acknowledgments of a batch, operations of a transaction",
      ("POST", "/api/v1/transaction", {"operations": 10_001 * [{"type": "ack", **ACK}]})),
+    ("delay of a timer", ("POST", "/api/v1/timers", {"operations": [{
+        "op": "schedule", "queue": "q", "timerKey": "k", "payload": "MQ==", "delayMs": 367 * 86_400_000}]})),
+    ("operations of a call of `/api/v1/timers`", ("POST", "/api/v1/timers", {"operations": [{
+        "op": "cancel", "queue": "q", "timerKey": str(n)} for n in range(257)]})),
     ("delay of a message", push(delayMs=367 * 86_400_000)),
     ("steps of a `retryBackoff`", ("POST", "/api/v1/configure", {
         "queue": "q", "options": {"retryBackoff": 33 * [1000]}})),

@@ -161,7 +161,7 @@ cdef bint timerbody_schedule(Slice* m, Tools* t, TimerReq* q, TimerOp* op) noexc
         return timerbody_refuse(q, t, b"timers_bad_partition", b"partition must be valid text of at most 255 bytes")
     if not timerbody_delay(m[TIMER_AT_DELAY], &ms):
         return timerbody_refuse(q, t, b"timers_bad_delay", b"delayMs must be a whole number of at most 18 digits")
-    if ms > TIMER_DELAY_MOST_MS:
+    if ms > DELAY_DAYS * <int64_t>86400000:
         return timerbody_status(q, t, 403, b"timer_horizon_exceeded", b"delayMs is at most 31622400000, which are 366 "
                                 b"days")
     op.delay_us = ms * 1000

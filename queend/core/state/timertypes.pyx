@@ -7,8 +7,6 @@ cdef enum:
     TIMER_PAYLOAD_MOST = 1048576         # bytes of a payload, unpacked
     TIMER_UNPACKED_MOST = 67108864       # bytes of the payloads of a request
 
-cdef int64_t TIMER_DELAY_MOST_MS = 31622400000           # 366 days
-
 # TimerOp.kind. The functions of sql/function/timers have the same numbers.
 cdef enum TimerKind:
     TIMER_SCHEDULE = 0
