@@ -61,6 +61,7 @@ include "core/pg/batchrow.pyx"            # a row of the log, sliced and compres
 # them.
 include "core/state/settings.pyx"         # settings of the operator
 include "core/state/kvtypes.pyx"          # operations on keys and values
+include "core/state/timertypes.pyx"       # operations on timers
 include "core/state/reqs.pyx"             # contents of a request, grant of a token
 include "core/state/joblist.pyx"          # a request in the engine
 include "core/state/calltypes.pyx"        # a statement in flight, its linger and limit
@@ -95,6 +96,7 @@ include "core/route/kvbody.pyx"           # operations on keys and values
 include "core/route/kvpath.pyx"           # one on the key of a path
 include "core/route/kvreply.pyx"          # their results
 include "core/route/lockbody.pyx"         # operations on locks, and their results
+include "core/route/timerbody.pyx"        # operations on timers, and their results
 include "core/route/txbody.pyx"           # operations of a transaction and their results
 include "core/route/cyclebody.pyx"        # a stream cycle and its result
 include "core/route/leasebody.pyx"        # lease extension
@@ -195,10 +197,12 @@ include "core/push/results.pyx"           # distributes the results of a stateme
 include "core/push/appender.pyx"          # push streams by lane
 include "core/push/push.pyx"              # a push request, from submission to answer
 
-# Keys and values. In: requests. Out: their results. Owns such a job until its answer.
+# Keys and values, timers. In: requests. Out: their results. Owns such a job until its answer.
 include "core/kv/kvargs.pyx"              # parameters and rows of their statements
 include "core/kv/kv.pyx"                  # a request, and one statement for many
 include "core/kv/locks.pyx"               # locks and semaphores
+include "core/kv/timerbell.pyx"           # wakes the service that fires timers
+include "core/kv/timers.pyx"              # timers
 
 # Ephemeral queues. In: requests. Out: their answers, without the database. Owns the queues. Locks: that of a stripe of
 # them, above an inbox's alone.

@@ -52,6 +52,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "tail": ("tail", "Print messages as they are stored, oldest first, without consuming them."),
         "message": ("message", "Manage stored messages: list, search, show, delete, retry, dlq."),
         "lease": ("lease", "Manage leases: list, extend, release."),
+        "timer": ("timer", "Manage timers: list, show, schedule, cancel."),
         "dlq": ("dlq", "Manage dead letters: list, errors, show, redrive, edit, purge."),
         "trace": ("trace", "Show traces that programs recorded about messages."),
         "kv": ("kv", "Manage keys and values: get, put, delete, list, namespaces."),

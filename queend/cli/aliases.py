@@ -18,6 +18,7 @@ COMMANDS = {
     "message search": "search find grep",
     "message list": "view peek browse show",
     "lease list": "leases inflight in-flight unacked",
+    "timer list": "timers reminders",
     "dlq redrive": "retry redrive requeue",
     "erase": "forget anonymize anonymise shred wipe scrub",
     "status": "health info ping server overview",
@@ -34,7 +35,7 @@ VERBS = {
     "purge": "clear delete empty", "redrive": "retry replay requeue", "seek": "move reset offset",
     "resume": "unpause continue start", "pause": "stop suspend", "search": "find grep", "use": "select switch",
     "add": "save create new", "extend": "renew prolong", "release": "free unlock end expire return",
-    "errors": "summary stats groups",
+    "errors": "summary stats groups", "schedule": "create add set", "cancel": "delete remove rm",
 }
 OPTIONS = {
     "choose the output format with -o: table, wide, json, ndjson or names": "--json --format --names -J",

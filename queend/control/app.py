@@ -25,6 +25,7 @@ from ..services.secured import Secured
 from ..services.stats import Stats
 from ..services.summary import Summary
 from ..services.sweeper import Sweeper
+from ..services.timers import Timers
 from ..services.tracing import Tracing
 from ..services.transfer import Transfer
 from ..settings.model import Settings
@@ -69,6 +70,7 @@ class Control:
         self.eraser = Eraser(self.pool, settings)
         self.retention = Retention(settings, conninfo)
         self.relay = Relay(conninfo, core)
+        self.timers = Timers(conninfo, core)
         self.stats = Stats(settings, conninfo)
         self.metrics = Metrics(settings, core, self.pool)
         for one in (self.stats, self.metrics):
@@ -88,7 +90,7 @@ class Control:
         self.searches = Searches()
         self.streams = Streams(settings, conninfo, self.pulse)
         self.services = (self.pulse, self.lock_guard, self.sweeper, self.eraser, self.retention, self.relay,
-                         self.summary, self.stats, self.metrics, self.tracing, self.declarations, self.peers)
+                         self.timers, self.summary, self.stats, self.metrics, self.tracing, self.declarations, self.peers)
         self.transfer = Transfer(conninfo, settings.queend_migration_step_ms / 1000)
         self.app = application(self)
         self.guard = None

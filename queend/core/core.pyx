@@ -72,8 +72,12 @@ cdef class Core:
         if not bridge_open(self.p.settings.max_bridged, self.p.settings.max_queued_jobs,
                            self.p.settings.max_bridged_bytes):
             raise OSError("eventfd: no descriptor left")
+        if not timerbell_open():
+            bridge_close()
+            raise OSError("eventfd: no descriptor left")
         if self.p.settings.grants:
             if not grants_open(self.p.settings.grants):
+                timerbell_close()
                 bridge_close()
                 raise MemoryError()
             grants.skips = self.p.settings.open_paths
@@ -96,6 +100,7 @@ cdef class Core:
             process_free(&self.p)
         settings_free(&self.p.settings)
         if self.opened:
+            timerbell_close()
             bridge_close()
             budget_close()
             tlscontext_close()
@@ -404,6 +409,18 @@ cdef class Core:
     def look(self):
         """Has what other programs committed looked for now, not with the next second."""
         engine_look()
+
+    def timers_fileno(self):
+        """Readable when a timer was scheduled that is due before the end of timers_sleep."""
+        return timerbell.fd
+
+    def timers_begin(self):
+        """The timers are looked at next, with those scheduled until now."""
+        timerbell_begin()
+
+    def timers_sleep(self, int64_t until_us):
+        """Until when to sleep, by the monotonic clock: earlier if a timer was scheduled since timers_begin."""
+        return timerbell_sleep(until_us)
 
     def version(self):
         """The version of the catalogue that this process goes by, -1: none, as before the start and after the stop."""

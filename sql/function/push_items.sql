@@ -3,17 +3,21 @@
 
 -- Stores messages that are given one by one, in their order per partition, and creates missing queues and partitions.
 -- The daemon does not call this function but queend.push, which stores the messages here as well. Returns one row per
--- item (0-based ord). p_headers: as in the extras of a record (record_meta). p_due: delivery moments in µs; the array
--- is NULL if no item has one. Column duplicate: the partition already had the transaction id, from an older message or an
--- earlier item. Columns partition_id, record_offset and stored_at (µs, negative: that message was deleted) say where
--- and when that id is stored. Partition Default of a queue without order stands for one of its partitions
--- (spread_places). Raises 0A000 if a queue is encrypted, which SQL cannot do. Requires checked names (item_check).
+-- item (0-based ord). Parameters:
+--   p_headers  as in the extras of a record (record_meta)
+--   p_due      delivery moments in µs; the array is NULL if no item has one
+--   p_seal     the id of the key that sealed the payload, NULL for a plain one
+-- Column duplicate: the partition already had the transaction id, from an older message or an earlier item. Columns
+-- partition_id, record_offset and stored_at (µs, negative: that message was deleted) say where and when that id is
+-- stored. Partition Default of a queue without order stands for one of its partitions (spread_places). Raises 0A000 for
+-- a plain payload of an encrypted queue, because SQL cannot seal it. Requires checked names (item_check).
 --
 -- Requires READ COMMITTED. The catalogue version reveals a name whose meaning changed during the wait for a lane; then
 -- the name is looked up again. The caller should commit at once, because the lanes are held until the end of the
 -- transaction.
 CREATE OR REPLACE FUNCTION queend.push_items(p_queue text[], p_partition text[], p_transaction text[], p_payload text[],
-    p_trace uuid[], p_producer text[], p_headers text[] DEFAULT NULL, p_due bigint[] DEFAULT NULL)
+    p_trace uuid[], p_producer text[], p_headers text[] DEFAULT NULL, p_due bigint[] DEFAULT NULL,
+    p_seal text[] DEFAULT NULL)
 RETURNS TABLE (ord int, duplicate boolean, partition_id int, record_offset bigint, stored_at bigint)
 LANGUAGE plpgsql SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 #variable_conflict use_column
@@ -34,13 +38,16 @@ BEGIN
         SELECT array_agg(r.partition_id ORDER BY r.ord), array_agg(DISTINCT r.queue_id) INTO v_part, v_queue
           FROM queend.resolve(p_queue, v_place) AS r;
         CONTINUE WHEN cardinality(v_part) IS DISTINCT FROM cardinality(p_queue);      -- a queue was deleted this moment
-        SELECT min(q.name) INTO v_sealed FROM queend.queues q WHERE q.id = ANY (v_queue) AND q.encryption_enabled;
+        SELECT min(q.name) INTO v_sealed FROM queend.queues q
+         WHERE q.id = ANY (v_queue) AND q.encryption_enabled
+           AND EXISTS (SELECT FROM unnest(p_queue, p_seal) AS u (queue, seal)
+                        WHERE u.queue = q.name AND u.seal IS NULL);
         IF v_sealed IS NOT NULL THEN
             RAISE feature_not_supported
                   USING MESSAGE = format('queue "%s" is encrypted: SQL cannot seal what is pushed to it', v_sealed);
         END IF;
         SELECT * INTO a
-          FROM queend.push_arrays(v_part, p_transaction, p_payload, p_trace, p_producer, p_headers, p_due);
+          FROM queend.push_arrays(v_part, p_transaction, p_payload, p_trace, p_producer, p_headers, p_due, p_seal);
 
         RETURN QUERY
         WITH stored AS MATERIALIZED (
@@ -78,9 +85,9 @@ END $$;
 -- the kept items (from 1), in the order of the rows. Columns copies and firsts: each left-out item and the item that it
 -- repeats. Column lanes: ascending.
 CREATE OR REPLACE FUNCTION queend.push_arrays(p_part int[], p_transaction text[], p_payload text[], p_trace uuid[],
-    p_producer text[], p_headers text[], p_due bigint[], OUT lanes int[], OUT parts int[], OUT skip int[], OUT n int[],
-    OUT kind smallint[], OUT lo uuid[], OUT hi uuid[], OUT ids bytea[], OUT body bytea[], OUT meta bytea[],
-    OUT items int[], OUT copies int[], OUT firsts int[])
+    p_producer text[], p_headers text[], p_due bigint[] DEFAULT NULL, p_seal text[] DEFAULT NULL, OUT lanes int[],
+    OUT parts int[], OUT skip int[], OUT n int[], OUT kind smallint[], OUT lo uuid[], OUT hi uuid[], OUT ids bytea[],
+    OUT body bytea[], OUT meta bytea[], OUT items int[], OUT copies int[], OUT firsts int[])
 LANGUAGE plpgsql IMMUTABLE AS $$
 #variable_conflict use_column
 BEGIN
@@ -88,12 +95,13 @@ BEGIN
         SELECT u.ord::int AS ord, u.part, u.rid, convert_to(u.payload, 'UTF8') AS body,
                CASE WHEN u.trace IS NULL THEN 0 ELSE 1 END | CASE WHEN u.producer IS NULL THEN 0 ELSE 2 END
                | CASE WHEN u.transaction = encode(u.rid, 'hex')::uuid::text THEN 0 ELSE 4 END
-               | CASE WHEN u.due IS NULL THEN 0 ELSE 8 END | CASE WHEN u.headers IS NULL THEN 0 ELSE 32 END AS flags,
-               u.trace, u.producer, u.transaction, u.headers, u.due,
-               first_value(u.ord::int) OVER (PARTITION BY u.part, u.rid ORDER BY u.ord) AS winner
+               | CASE WHEN u.due IS NULL THEN 0 ELSE 8 END | CASE WHEN u.seal IS NULL THEN 0 ELSE 16 END
+               | CASE WHEN u.headers IS NULL THEN 0 ELSE 32 END AS flags, u.trace, u.producer, u.transaction, u.headers,
+               u.due, u.seal, first_value(u.ord::int) OVER (PARTITION BY u.part, u.rid ORDER BY u.ord) AS winner
           FROM (SELECT x.*, queend.record_id(x.transaction) AS rid
-                  FROM unnest(p_part, p_transaction, p_payload, p_trace, p_producer, p_headers, p_due) WITH ORDINALITY
-                       AS x (part, transaction, payload, trace, producer, headers, due, ord)) AS u),
+                  FROM unnest(p_part, p_transaction, p_payload, p_trace, p_producer, p_headers, p_due, p_seal)
+                       WITH ORDINALITY
+                       AS x (part, transaction, payload, trace, producer, headers, due, seal, ord)) AS u),
     kept AS MATERIALIZED (
         SELECT i.*, row_number() OVER w - 1 AS place,
                (sum(octet_length(i.body) + COALESCE(octet_length(i.headers), 0)) OVER w
@@ -113,6 +121,9 @@ BEGIN
                                                 || convert_to(k.transaction, 'UTF8') END
                                     || CASE WHEN k.flags & 8 = 0 THEN ''
                                             ELSE queend.varint_bytes(8) || int8send(k.due) END
+                                    || CASE WHEN k.flags & 16 = 0 THEN ''
+                                            ELSE queend.varint_bytes(octet_length(k.seal))
+                                                || convert_to(k.seal, 'UTF8') END
                                     || CASE WHEN k.flags & 32 = 0 THEN ''
                                             ELSE queend.varint_bytes(octet_length(k.headers))
                                                 || convert_to(k.headers, 'UTF8') END,

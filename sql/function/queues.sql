@@ -208,6 +208,7 @@ BEGIN
     DELETE FROM queend.rates r WHERE r.queue_id = v_queue;
     DELETE FROM queend.queues q WHERE q.id = v_queue;
     PERFORM queend.catalog_raise();
+    PERFORM queend.timers_drop(p_queue);
     RETURN true;
 END $$;
 

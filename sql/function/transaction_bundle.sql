@@ -1,19 +1,25 @@
--- Transactions with operations on keys: pushes, acknowledgments and keys, all or nothing. Locks: lanes ascending, then
--- cursors ascending, then keys ascending, until the end of the transaction.
+-- Transactions with operations on keys and timers: pushes, acknowledgments, keys and timers, all or nothing. Locks:
+-- lanes ascending, then cursors ascending, then keys ascending, then timers ascending, until the end of the
+-- transaction.
 
--- Runs a transaction (transaction_due), then the operations of the k_ arrays (kv_apply). Parameter k_required: those
--- that have to be applied. If one of them is not, nothing is done, and the last row says why: kind 3, its outcome and
--- 16 as status. The rows before it say nothing then. Parameter p_dry: only report what would be refused. Other rows of
--- kind 3 are results of kv_apply: status the outcome, base the version, created_at the moment of the last write,
--- committed the expiry, codes the value. The rows of the other kinds are those of transaction. If they refuse it, keys
--- are not looked at.
+-- Runs a transaction (transaction_due), then the operations of the k_ arrays (kv_apply), then those of the t_ arrays
+-- (timers_write). Parameter k_required: those that have to be applied. If one of them is not, nothing is done, and the
+-- last row says why: kind 3, its outcome and 16 as status. If timers_write refuses (outcomes 5 and 6), nothing is
+-- done, and the last rows are those of kind 4 that say so. The rows before them say nothing then. Parameter p_dry: only
+-- report what would be refused.
+-- Other rows of kind 3 are results of kv_apply: status the outcome, base the version, created_at the moment of the last
+-- write, committed the expiry, codes the value. Rows of kind 4 are results of timers_write: status the outcome, base
+-- the due moment, codes the message id, seen the transaction id. The rows of the other kinds are those of transaction.
+-- If they refuse it, keys and timers are not looked at.
 CREATE OR REPLACE FUNCTION queend.transaction_bundle(p_version bigint, p_lanes int[], p_part int[], p_skip int[],
     p_n int[], p_kind smallint[], p_lo uuid[], p_hi uuid[], p_ids bytea[], p_body bytea[], p_meta bytea[],
     a_part int[], a_group int[], a_lease uuid[], a_n int[], a_ids bytea[], a_status bytea[], f_row int[], f_idx int[],
     f_error text[], p_required uuid[], p_req_part int[], p_req_group int[],
     p_known bigint[], p_known_at bigint[], p_look_row int[], p_look_from bigint[], p_look_to bigint[], p_dry boolean,
     k_wave int[], k_op smallint[], k_ns text[], k_key text[], k_value text[], k_expect bigint[], k_ttl_us bigint[],
-    k_delta text[], k_min text[], k_max text[], k_required boolean[])
+    k_delta text[], k_min text[], k_max text[], k_required boolean[],
+    t_op smallint[], t_queue text[], t_key text[], t_partition text[], t_transaction text[], t_payload text[],
+    t_seal text[], t_delay_us bigint[], t_producer text[])
 RETURNS TABLE (ord int, kind smallint, status smallint, base bigint, created_at bigint, codes bytea, released boolean,
                committed bigint, head bigint, dup_index int, seen bytea)
 LANGUAGE plpgsql AS $$
@@ -49,8 +55,17 @@ BEGIN
         RETURN QUERY SELECT r.ord, 3::smallint, r.outcome, r.version, r.updated_at, convert_to(r.value, 'UTF8'), false,
                             r.expires_at, 0::bigint, -1, NULL::bytea;
     END LOOP;
-    IF v_at IS NOT NULL OR p_dry THEN
-        RAISE EXCEPTION USING ERRCODE = 'QD412', MESSAGE = 'a required operation was not applied';
+    IF v_at IS NULL AND cardinality(t_op) > 0 THEN
+        FOR r IN SELECT * FROM queend.timers_write(t_op, t_queue, t_key, t_partition, t_transaction, t_payload, t_seal,
+                                                   t_delay_us, t_producer)
+        LOOP
+            v_refused := v_refused OR r.outcome >= 5;
+            RETURN QUERY SELECT r.ord, 4::smallint, r.outcome, r.due, NULL::bigint, uuid_send(r.message_id), false,
+                                NULL::bigint, 0::bigint, -1, convert_to(r.txn, 'UTF8');
+        END LOOP;
+    END IF;
+    IF v_at IS NOT NULL OR v_refused OR p_dry THEN
+        RAISE EXCEPTION USING ERRCODE = 'QD412', MESSAGE = 'nothing is done';
     END IF;
 EXCEPTION WHEN SQLSTATE 'QD412' THEN
     IF v_at IS NOT NULL THEN

@@ -36,6 +36,7 @@ RUN: dict[str, dict[str, tuple[str, ...]]] = {
     "docs/headers.md": {TUTORIAL: ("$ ",)},
     "docs/kv.md": {TUTORIAL: ("$ ",)},
     "docs/locks.md": {TUTORIAL: ("$ ",)},
+    "docs/timers.md": {TUTORIAL: ("$ ",)},
     "docs/languages.md": {TUTORIAL: ("$ ",), "generated/test_clients.py": ("sh openapi-generator-cli",)},
     "docs/live.md": {EXAMPLES: ("$ curl", "retry: 2000")},
     "docs/log-read.md": {EXAMPLES: ("json ",)},

@@ -86,7 +86,7 @@ def test_large_groups_are_items_and_their_order_is_kept():
     (b"QTB1\0" + bytes(8), "cannot be empty"), (transaction(b'{"operations":[]}'), "cannot be empty"),
     (transaction(b"[]", group([1])), "operations array required"),
     (transaction(b"{", group([1])), "Invalid JSON"),
-    (transaction(b'{"timers":[1]}', group([1])), "timers is not supported"),
+    (transaction(b'{"timers":[1]}', group([1])), "Each operation must be an object"),
     (transaction(b"", group([1])) + b"x", "after the last group"), (transaction(b"", group([1]))[:-1], "cut off"),
     (transaction(b"", group_a([b"1"])), ""), (form_b(group([1])), "QTB1"),
     (transaction(b'{"operations":[{"type":"ack"}]}', group([1])), "transactionId is required"),

@@ -23,6 +23,7 @@ RESULTS = {
     "transaction_bundle": "ord int4, kind int2, status int2, base int8, created_at int8, codes bytea, released bool, "
                           "committed int8, head int8, dup_index int4, seen bytea",
     **dict.fromkeys(["kv_get", "kv_write", "kv_bundle"], KEYS),
+    "timers_write": "ord int4, outcome int2, due int8, message_id uuid, txn text",
     "locks": "ord int4, outcome int2, slot int4, token int8, owner text, since int8, expires_at int8, renewed_at int8",
     "renew": "ord int4, status int2, expires_at int8, renewed int4",
     "release": "ord int4, released bool",
@@ -79,7 +80,7 @@ def test_what_notes_delivery_moments_takes_what_the_plain_one_takes():
 
 def test_what_writes_keys_too_takes_what_both_take():
     types = {name: types for name, _, types in probe_statements()}
-    assert types["transaction_bundle"] == types["transaction"][:-1] + types["kv_bundle"]
+    assert types["transaction_bundle"] == types["transaction"][:-1] + types["kv_bundle"][:-1] + types["timers_write"]
     assert types["kv_bundle"][:10] == types["kv_write"][:10]
 
 

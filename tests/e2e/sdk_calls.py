@@ -455,10 +455,29 @@ async def ephemeral_queues(queen: Queen) -> None:
             raise AssertionError("it is deleted")
 
 
+async def timers(queen: Queen) -> None:
+    """What only the second generation has: a reminder that is replaced, one that is cancelled, one in a
+    transaction."""
+    if not SECOND_GENERATION:
+        return
+    async with asyncio.timeout(30):
+        assert (await queen.timer("timed").key("a").payload(1).after_ms(60_000).schedule())["status"] == "scheduled"
+        assert (await queen.timer("timed").key("a").payload(2).after_ms(0).reschedule())["status"] == "rescheduled"
+        assert (await queen.timer("timed").key("b").payload(3).after_ms(60_000).partition("p").schedule())["ok"] is True
+        bundle = queen.transaction().timer("timed").key("c").payload(4).after_ms(0).partition("other").schedule()
+        assert (await bundle.timer("timed").key("b").cancel().commit())["success"] is True
+        while await queen.timers.list_all("timed"):
+            await asyncio.sleep(0.05)
+        found: list = []
+        while len(found) < 2:
+            found += [m["data"] for m in await queen.queue("timed").batch(10).commit_on_delivery().wait(False).pop()]
+    assert sorted(found) == [2, 4]
+
+
 CHECKS = [callbacks, consumers_that_end, what_else_builders_do, create_and_delete, duplicates_are_told,
           traces_and_any_payload, a_failing_handler_ends_in_the_dead_letters, acks_and_nacks,
           leases_are_renewed, transactions_fail_as_a_whole, a_dead_lease_stops_a_transaction, namespaces,
-          new_groups, buffered_pushes, keys_and_locks, newest_messages, ephemeral_queues,
+          new_groups, buffered_pushes, keys_and_locks, newest_messages, ephemeral_queues, timers,
           a_waiting_pop_is_woken, several_partitions, default_consumer, reads_by_offset, a_replay_beside_producers]
 
 

@@ -97,10 +97,7 @@ CALLS = dict(zip(LEVELS, (PUBLIC, READ, WRITE, ADMIN), strict=True))
 BY_ITSELF = {"Admin.clear_queue", "Admin.move_message_to_dlq"} if SECOND_GENERATION else set()
 # The SDK tells these refusals to nobody but its log: nothing came, or `error` says why.
 EMPTY, TOLD = {"QueueBuilder.pop", "QueueBuilder.pop_result", "DLQBuilder.get"}, {"Queen.ack", "Queen.renew"}
-ABSENT = {
-    "Queen.timer": (404, lambda queen: queen.timer("absent").key("k").after_ms(1000).payload({}).schedule()),
-    "TransactionBuilder.timer": (400, lambda queen: queen.transaction().queue("absent").push([{"data": 1}])
-                                 .timer("absent").key("k").after_ms(1000).payload({}).schedule().commit())}
+ABSENT: dict = {}
 answered: list[int] = []
 
 

@@ -317,6 +317,7 @@ LEFT = {"POST /api/v1/stats/refresh", "POST /internal/api/notify", "POST /stream
         "POST /api/v1/kv", "POST /api/v1/locks",      # faults/test_key_history.py
         "POST /api/v1/ephemeral/push", "POST /api/v1/ephemeral/ack", "POST /api/v1/ephemeral/configure",
         "POST /api/v1/ephemeral/reset", "DELETE /api/v1/ephemeral/queue/{queue}",      # test_ephemeral.py
+        "POST /api/v1/timers", "DELETE /api/v1/timers/{queue}/{key}",      # faults/test_timer_history.py
         "POST /api/v1/stream/{queue}/ticket", "POST /api/v1/stream/{queue}/partition/{partition}/ticket"}
 
 

@@ -15,8 +15,8 @@ from support.sdk import HERE, pip, prepare
 
 # generation: what its tests need besides
 NEEDS = {"0.15": ["asyncpg"], "2": []}
-# Of what only servers of the second generation have: timers (docs/compatibility.md).
-ABSENT = {"test_timers.py", "test_transaction_kv_timers.py"}
+# Of what only servers of the second generation have: nothing (docs/compatibility.md).
+ABSENT: set[str] = set()
 # Deliberately different (docs/compatibility.md, "The clients' own tests").
 DIFFERENT = {"0.15": "", "2": "test_each_stops_batch_after_nack test_ack_unknown_txn_must_fail"
                               " test_a_bundle_with_an_ack_under_an_expired_lease_is_refused_whole"

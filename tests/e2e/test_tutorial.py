@@ -21,7 +21,7 @@ from support.wait import PATIENCE
 
 # How many outputs are compared, at least.
 PAGES = {"tutorial.md": 15, "transactions.md": 5, "delays.md": 10, "streams.md": 6, "languages.md": 3,
-         "kv.md": 3, "headers.md": 4, "locks.md": 2, "conflation.md": 3, "ephemeral.md": 6}
+         "kv.md": 3, "headers.md": 4, "locks.md": 2, "conflation.md": 3, "ephemeral.md": 6, "timers.md": 3}
 PUBLISHED = {"streams.md"}     # its Python uses the published client
 # A command goes on in lines that begin with two spaces.
 COMMAND = re.compile(r"^\$ ([^\n]*(?:\n  [^\n]*)*)\n((?:(?!\$ ).*\n)*)", re.M)

@@ -70,6 +70,9 @@ FIXED = {
     "partitions of an ephemeral queue": constant(EPHEMERAL, "EPH_PARTITIONS_MOST"),
     "groups of an ephemeral queue": constant(EPHEMERAL, "EPH_GROUPS_MOST"),
     "groups times partitions of an ephemeral queue": constant(EPHEMERAL, "EPH_CURSORS_MOST"),
+    "operations of a call of `/api/v1/timers`": constant("core/state/timertypes.pyx", "TIMER_OPS_MOST"),
+    "delay of a timer": constant(REQS, "DELAY_DAYS"),
+    "payload of a timer": constant("core/state/timertypes.pyx", "TIMER_PAYLOAD_MOST"),
     "delay of a message": constant(REQS, "DELAY_DAYS"),
     "steps of a `retryBackoff`": BACKOFF["oneOf"][0]["maxItems"],
     "unanswered requests of one connection": core_default("max_pipeline"),
@@ -109,7 +112,7 @@ FIXED = {
     "addresses of peers": constant("services/peers.py", "MOST"),
     "hosts in `QUEEND_DSN`": constant("core/pg/address.pyx", "ADDRESS_HOSTS"),
 }
-WORDS = {"connections of clients", "connections of one address"}      # limits that are no numbers
+WORDS = {"connections of clients", "connections of one address", "timers of a database"}      # limits that are no numbers
 
 
 def number(cell: str) -> int:
@@ -177,6 +180,10 @@ BEYOND = [
      ("POST", "/api/v1/ack/batch", {"acknowledgments": 10_001 * [ACK]})),
     ("items of a push, acknowledgments of a batch, operations of a transaction",
      ("POST", "/api/v1/transaction", {"operations": 10_001 * [{"type": "ack", **ACK}]})),
+    ("delay of a timer", ("POST", "/api/v1/timers", {"operations": [{
+        "op": "schedule", "queue": "q", "timerKey": "k", "payload": "MQ==", "delayMs": 367 * 86_400_000}]})),
+    ("operations of a call of `/api/v1/timers`", ("POST", "/api/v1/timers", {"operations": [{
+        "op": "cancel", "queue": "q", "timerKey": str(n)} for n in range(257)]})),
     ("delay of a message", push(delayMs=367 * 86_400_000)),
     ("steps of a `retryBackoff`", ("POST", "/api/v1/configure", {
         "queue": "q", "options": {"retryBackoff": 33 * [1000]}})),

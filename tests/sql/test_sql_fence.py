@@ -14,7 +14,7 @@ from queend._core import probe_statements
 FENCE = " WHERE clock_timestamp() <= %s OR queend.late(%s)"
 CHANGE = {"push", "push_due", "push_one", "pop", "pop_newest", "turn", "claim", "ack", "ack_leased", "transaction",
           "transaction_due", "stream_cycle", "renew", "release", "take_back", "resolve_within", "group_within",
-          "rates_take", "kv_write", "kv_bundle", "transaction_bundle", "locks"}
+          "rates_take", "kv_write", "kv_bundle", "transaction_bundle", "locks", "timers_write"}
 
 
 def test_all_that_changes_something_is_fenced() -> None:

@@ -85,6 +85,14 @@ SCHEMAS = {
                                attempts=INTEGER),
     "EphemeralOutcome": record(["id", "outcome"], id=TEXT, dropped=FLAG,
                                outcome={"enum": ["acked", "redelivered", "stale", "unknown"]}),
+    "TimerOperation": record(
+        ["op", "queue", "timerKey"], op={"enum": ["schedule", "reschedule", "cancel"]}, queue=NAME,
+        timerKey={**TEXT, "minLength": 1, "maxLength": 512}, payload={**TEXT, "contentEncoding": "base64"},
+        payloadZstd=FLAG, delayMs={**INTEGER, "maximum": 31622400000}, txn=NAME, partition=NAME),
+    "TimerResult": record(["index", "op", "ok", "status", "queue", "timerKey", "txn", "messageId", "deliverAt"],
+                          index=INTEGER, op=TEXT, ok=FLAG,
+                          status={"enum": ["scheduled", "rescheduled", "cancelled", "absent", "too_late"]}, queue=TEXT,
+                          timerKey=TEXT, txn=MAYBE, messageId=MAYBE, deliverAt=SOME_TIME),
     "CloudEvent": record(["specversion", "id", "source", "type"], specversion={"const": "1.0"}, id=SOMETHING,
                          source={**SOMETHING, "format": "uri-reference"}, type=SOMETHING, subject=SOMETHING, time=TIME,
                          datacontenttype=SOMETHING, dataschema={**TEXT, "format": "uri"},
@@ -228,7 +236,8 @@ KEY_PATH = [parameter("ns", TEXT, "namespace", place="path"),
 # Hot routes that the reference lacks (those of the control plane declare that themselves): on the others its clients do
 # not know 405.
 OWN = {"/api/v1/ephemeral/push", "/api/v1/ephemeral/pop", "/api/v1/ephemeral/ack", "/api/v1/kv", "/api/v1/kv/{ns}/{key}",
-       "/api/v1/locks", "/livez", "/readyz", "/api/v1/events/{queue}", "/api/v1/pop", "/api/v1/stream/{queue}",
+       "/api/v1/locks", "/api/v1/timers", "/livez", "/readyz", "/api/v1/events/{queue}", "/api/v1/pop",
+       "/api/v1/stream/{queue}",
        "/api/v1/stream/{queue}/partition/{partition}"}
 HOT = {
     "/api/v1/push": shown(post(
@@ -262,7 +271,8 @@ HOT = {
     "/api/v1/transaction": shown(post(
         "Acknowledge and push in one transaction", body(record(["operations"], operations=array(ref("Operation")),
                                                              requiredLeases=array(TEXT),
-                                                             kv=array(ref("KvOperation")))),
+                                                             kv=array(ref("KvOperation")),
+                                                             timers=array(ref("TimerOperation")))),
         answers("200", "`success` says whether the transaction was "
                        "executed", ref("TransactionResult"), "400", "409", "413", "503"),
         [CONTEXT]),
@@ -337,6 +347,16 @@ HOT = {
         {"queue": "presence", "acks": [{"id": "6f1d2a3b4c5d6e7f-1-1-0"}]}, "200",
         {"results": [{"id": "6f1d2a3b4c5d6e7f-1-1-0", "outcome": "stale"}], "durable": False})["post"],
         "tags": ["ephemeral"]}},
+    "/api/v1/timers": {"post": {**shown(post(
+        "Schedule and cancel timers", body(record(["operations"], operations=array(ref("TimerOperation")))),
+        answers("200", "one result per operation, in order", record(["results"], results=array(ref("TimerResult"))),
+                "400", "403", "413", "503")),
+        {"operations": [{"op": "schedule", "queue": "orders", "timerKey": "reminder-17", "payload": "eyJuIjogMTd9",
+                         "delayMs": 3600000, "txn": "reminder-17"}]}, "200",
+        {"results": [{"index": 0, "op": "schedule", "ok": True, "status": "scheduled", "queue": "orders",
+                      "timerKey": "reminder-17", "txn": "reminder-17",
+                      "messageId": "7d0f8b6e-54c4-4c6f-9d6e-0b6a3f0d1c11",
+                      "deliverAt": "2026-01-02T04:04:05.678Z"}]})["post"], "tags": ["keys"]}},
     "/streams/v1/cycle": {"post": {**shown(post(
         "Commit a stream cycle in one transaction: state, messages for the sink, and the acknowledgment of the "
         "source", body(CYCLE), answers(

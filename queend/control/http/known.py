@@ -49,7 +49,7 @@ def refused(name: str, names: list[str], every: bool, kind: str, deeper: dict[st
 
 async def query_names(request: Request) -> None:
     """Refuses unknown names of a route's query. Reads the body of an exact route that takes none, and refuses it."""
-    route = ROUTES[f"{request.method} {request.scope['route'].path}"]
+    route = ROUTES[f"{request.method} {request.scope['route'].path_format}"]
     if route.exact:
         await _exact_query(request, [one["name"] for one in route.query])
         return
@@ -85,7 +85,7 @@ def not_empty(name: str, value: Any) -> None:
 def checked(request: Request) -> Callable[..., None]:
     """Returns the check of a body's keys, or of a part of the body by the name of the part. That of an exact route
     refuses empty values of the body's own keys, too."""
-    exact = ROUTES[f"{request.method} {request.scope['route'].path}"].exact
+    exact = ROUTES[f"{request.method} {request.scope['route'].path_format}"].exact
     every = picky(request)
     looks = every or request.app.state.control.settings.queend_strict
     if not exact and not looks:
@@ -125,7 +125,7 @@ def there(path: str) -> list[tuple[str, bool]]:
     found = [(method.upper(), template in OWN, template in ("/livez", "/readyz"))
              for template, operations in HOT.items()
              if re.fullmatch(re.sub(r"\{[^}]+\}", "[^/]+", template), path) for method in operations]
-    found += [(method, ROUTES[f"{method} {route.path}"].own, method == "GET") for router in ROUTERS
+    found += [(method, ROUTES[f"{method} {route.path_format}"].own, method == "GET") for router in ROUTERS
               for route in cast("list[Any]", router.routes) if route.path_regex.match(path) for method in route.methods]
     return [(name, own) for method, own, headed in found for name in ([method, "HEAD"] if headed else [method])]
 

@@ -22,7 +22,7 @@ class Page(Query):
     def __init__(self, request: Request):
         super().__init__(request)
         self.request = request
-        rule = ROUTES[f"{request.method} {request.scope['route'].path}"].page
+        rule = ROUTES[f"{request.method} {request.scope['route'].path_format}"].page
         assert rule
         self.rule: Paged = rule
         self.limit = self.whole("limit", rule.limit, rule.least, rule.most)

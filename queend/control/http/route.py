@@ -14,6 +14,7 @@ from ...auth import levels
 from .schema import INTEGER, NAME, parameter
 
 OFFSET_MOST = 10_000_000
+REST = ":path}"      # ends a parameter that is the rest of the path, with its slashes
 
 
 @dataclass(frozen=True)
@@ -76,8 +77,8 @@ class Routes(APIRouter):
         """Declares a route. route: "METHOD /path". where: as in auth/levels. body: the schema of the request; example:
         of it. page: of a list. exact: as in Declared. more: as FastAPI takes it."""
         method, path = route.split()
-        ROUTES[route] = Declared(answer, [*query, *(page.query if page else ())], example, own, page,
-                                 exact)
-        levels.declare(level, method, re.sub(r"{(\w+)}", r":\1", path[1:]), where)
+        ROUTES[route.replace(REST, "}")] = Declared(answer, [*query, *(page.query if page else ())], example, own, page,
+                                                    exact)
+        levels.declare(level, method, re.sub(r"{(\w+)}", r":\1", re.sub(rf"{{\w+{REST}", "*", path[1:])), where)
         extra = {"requestBody": body} if body else None
         return self.api_route(path, methods=[method], tags=[tag or self.tag], openapi_extra=extra, **more)

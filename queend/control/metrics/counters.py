@@ -20,6 +20,8 @@ WORKER = {
     "bytes_out": "Bytes written to clients.",
     "db_errors": "Statements that PostgreSQL refused, or whose answer was lost.",
     "duplicates": "Pushed messages that were already stored.",
+    "timers_scheduled": "Timers that were scheduled.",
+    "timers_cancelled": "Timers that were cancelled, except by DELETE.",
     "push_streams": "Open push streams.",
     "pop_limit": "Current limit of concurrent statements of pops.",
     "ack_limit": "Current limit of concurrent statements of acknowledgments.",

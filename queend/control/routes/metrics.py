@@ -20,6 +20,7 @@ from starlette.responses import Response
 from ...auth.levels import READ
 from ...services.metrics import memory
 from ...services.retention import KINDS, Figures
+from ...services.timers import Timers
 from ..database import fetched
 from ..http.answer import Json
 from ..http.route import Routes
@@ -82,6 +83,7 @@ async def prometheus(request: Request) -> Response:
     ephemeral(families, control.core.ephemeral_figures())
     failover(families, control)
     retention(families, control.retention.figures, control.settings.queend_metrics_queues)
+    timers(families, control.timers)
     control.doctor.tell(families)
     spans(families, control)
     pools(families, control)
@@ -247,6 +249,15 @@ def buckets(counts: list[int]) -> list[tuple[str, int]]:
 
 def cluster(families: Families, name: str, text: str, value: int) -> None:
     families.add(f"queen_cluster_{name}", text, {"scope": "cluster"}, value, CounterMetricFamily)
+
+
+def timers(families: Families, service: Timers) -> None:
+    families.counter("queend_timers_fired", "Timers that this daemon fired.", service.fired)
+    families.counter("queend_timers_failed", "Failed attempts to fire a timer; GET /api/v1/timers has the reason.",
+                     service.refused)
+    families.counter("queend_timers_deleted", "Timers that were cancelled by DELETE.", service.deleted)
+    families.gauge("queend_timers_late_seconds", "How late the latest timer of the last one to two minutes was.",
+                   service.late_s())
 
 
 async def outbox(families: Families, control: Any) -> None:

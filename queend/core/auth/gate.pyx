@@ -155,6 +155,16 @@ cdef bint gate_locks(Request* r, const LockReq* q) noexcept nogil:
             return False
     return True
 
+cdef bint gate_timers(Request* r, TimerReq* q) noexcept nogil:
+    # Names the producer in operations on timers, and checks their queues. Returns False if it refused the request.
+    cdef int i
+    for i in range(q.n):
+        if r.grant != NULL and not grant_allows(r.grant, q.ops[i].queue, VERB_PUSH, slice_of(NULL, 0)):
+            gate_refuse(r, b"push", q.ops[i].queue, slice_of(NULL, 0))
+            return False
+        q.ops[i].sub = gate_subject(r)
+    return True
+
 cdef bint gate_namespace(Request* r, Slice ns, bint writes) noexcept nogil:
     cdef char[GATE_TEXT] text
     if grant_allows_kv(r.grant, ns, VERB_PUSH if writes else VERB_READ):

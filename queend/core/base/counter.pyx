@@ -36,6 +36,8 @@ cdef struct Counters:
     uint64_t bytes_out
     uint64_t db_errors
     uint64_t duplicates
+    uint64_t timers_scheduled
+    uint64_t timers_cancelled
     uint64_t buffered         # messages answered as buffered
     uint64_t dead_lettered
     uint64_t empty_pops

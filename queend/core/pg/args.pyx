@@ -142,10 +142,15 @@ cdef struct KvArgs:
 cdef struct LockArgs:
     PgArray op, name, owner, ttl_us, limit, token, slot
 
+cdef struct TimerArgs:
+    # timers_write
+    PgArray op, queue, key, part, txn, payload, seal, delay_us, sub
+
 cdef struct TxBundleArgs:
     # transaction_bundle
     TxArgs transaction
     KvArgs keys
+    TimerArgs timers
 
 # ---- parameters written ----------------------------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@
 
 cdef enum:
     PGARRAY_HEADER = 20
-    PARAMS_MAX = 44
+    PARAMS_MAX = 52
 
 cdef int64_t POSTGRES_EPOCH_US = 946684800000000        # origin of PostgreSQL's timestamps: 2000-01-01
 

@@ -67,6 +67,7 @@ cdef enum:
     STMT_LOCKS
     STMT_TRANSACTION_BUNDLE
     STMT_POP_NEWEST
+    STMT_TIMERS_WRITE
     STMT_COUNT
 
 # Values of the first column of a row, besides the index of what the row is about.
@@ -143,6 +144,7 @@ cdef enum TxRowKind:
     TX_ROW_ACK = 1
     TX_ROW_LEASE = 2          # a required lease that is not live
     TX_ROW_KEY = 3
+    TX_ROW_TIMER = 4
 # TX_STATUS of a push
 cdef enum TxRowStatus:
     TX_ROW_STORED = 0
@@ -329,10 +331,11 @@ cdef const StatementDef* statements_open() noexcept nogil:
                      b"SELECT queend.queues_make($1,$2,$3) FROM set_config('queend.max_queues', $4, true)")
     statement_define(&s[STMT_RATES_TAKE], b"rates_take", b"IIII!", NULL)
     statement_define(&s[STMT_TRANSACTION_BUNDLE], b"transaction_bundle",
-                     b"vIIIISUUYYYIIUIYYIITUIIQQIQQbISTTTQQTTTB!", NULL)
+                     b"vIIIISUUYYYIIUIYYIITUIIQQIQQbISTTTQQTTTBSTTTTTTQT!", NULL)
     statement_define(&s[STMT_KV_GET], b"kv_get", b"TT", NULL)
     statement_define(&s[STMT_KV_WRITE], b"kv_write", b"ISTTTQQTTT!", NULL)
     statement_define(&s[STMT_KV_BUNDLE], b"kv_bundle", b"ISTTTQQTTTB!", NULL)
+    statement_define(&s[STMT_TIMERS_WRITE], b"timers_write", b"STTTTTTQT!", NULL)
     statement_define(&s[STMT_LOCKS], b"locks", b"STTQIQI!", NULL)
     statement_define(&s[STMT_LOOK], b"look", b"",
                      b"SELECT pg_current_snapshot()::text, version, queend.now_us() FROM queend.catalog")

@@ -70,6 +70,8 @@ def probe_columns():
             "meta": POP_META, "head": POP_HEAD, "until": POP_UNTIL, "buried": POP_DEAD_LETTERED}
     return {
         "kv_get": keys, "kv_write": keys, "kv_bundle": keys,
+        "timers_write": {"ord": TIMER_ROW_ORD, "outcome": TIMER_ROW_OUTCOME, "due": TIMER_ROW_DUE,
+                         "message_id": TIMER_ROW_ID, "txn": TIMER_ROW_TXN},
         "locks": {"ord": LOCK_ROW_ORD, "outcome": LOCK_ROW_OUTCOME, "slot": LOCK_ROW_SLOT, "token": LOCK_ROW_TOKEN,
                   "owner": LOCK_ROW_OWNER, "since": LOCK_ROW_SINCE, "expires_at": LOCK_ROW_EXPIRES_AT,
                   "renewed_at": LOCK_ROW_RENEWED_AT},

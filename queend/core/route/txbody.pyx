@@ -1,6 +1,7 @@
 # Reads POST /api/v1/transaction, as JSON or in frames, and writes its answer. In: a body. Out: one flat list of
 # operations (a push of k items is k of them), or a refusal; the answer. Stateless, takes no lock. The member kv is read
-# by route/kvbody. The members timers and positions are refused unless empty; unknown ones as in route/typos.
+# by route/kvbody, timers by route/timerbody. The member positions is refused unless empty; unknown ones as in
+# route/typos.
 
 cdef struct TxRaw:
     # One operation's members, as found.
@@ -49,7 +50,7 @@ cdef bint txbody_frames(Slice body, Tools* t, TxReq* q) noexcept nogil:
     f.single = True
     if not frames_groups(&f, FRAMES_FRAMES):
         return False
-    if q.n + pushes.n + q.kv.n == 0:
+    if q.n + pushes.n + q.kv.n + q.timers.n == 0:
         return refuse(&t.error, b"operations array cannot be empty")
     q.counts = flags & FRAMES_COUNTS != 0
     q.unpacked = f.unpacked
@@ -82,7 +83,7 @@ cdef bint txbody_parse(Slice body, Tools* t, TxReq* q) noexcept nogil:
             return json_refuse(&t.error, &j)
     elif not txbody_object(body, t, q, True):
         return False
-    return q.given != 0 or q.kv.n or refuse(&t.error, b"operations array cannot be empty")
+    return q.given != 0 or q.kv.n or q.timers.n or refuse(&t.error, b"operations array cannot be empty")
 
 cdef bint txbody_object(Slice body, Tools* t, TxReq* q, bint whole) noexcept nogil:
     # Reads a body. whole: the operations array must be there.
@@ -115,6 +116,12 @@ cdef bint txbody_object(Slice body, Tools* t, TxReq* q, bint whole) noexcept nog
             if not kvbody_operations(&j, t, &q.kv, True):
                 return False
             continue
+        if member_is(key, b"timers") and c == b'[':
+            if q.timers.n:
+                return refuse(&t.error, b"timers is given twice")
+            if not timerbody_operations(&j, t, &q.timers):
+                return False
+            continue
         if not json_skip(&j, &value):
             break
         if (member_is(key, b"kv") or member_is(key, b"timers")
@@ -128,7 +135,7 @@ cdef bint txbody_object(Slice body, Tools* t, TxReq* q, bint whole) noexcept nog
             return False
     if j.error != NULL or not json_end(&j):
         return json_refuse(&t.error, &j)
-    return seen or not whole or q.kv.n or refuse(&t.error, b"operations array required")
+    return seen or not whole or q.kv.n or q.timers.n or refuse(&t.error, b"operations array required")
 
 cdef bint txbody_blank(Slice value) noexcept nogil:
     # Returns True for null, or an array or object with nothing in it.
@@ -317,6 +324,7 @@ cdef void txbody_reply(Buf* b, TxReq* q, int fault) noexcept nogil:
                 buf_byte(b, b',')
             txbody_result(b, &q.ops[i], i)
         txbody_keys(b, &q.kv, q.n, q.counts or q.n == 0)
+        timerbody_riding(b, &q.timers, q.n + q.kv.given, (q.counts or q.n == 0) and q.kv.n == 0)
         buf_byte(b, b']')
         if q.counts:
             for i in range(q.n):
@@ -334,6 +342,11 @@ cdef void txbody_reply(Buf* b, TxReq* q, int fault) noexcept nogil:
         buf_text(b, b",\"error\":\"A required operation on a key was not applied\",")
         kvreply_precondition(b, &q.kv.lost)
         buf_text(b, b",\"results\":[]}")
+        return
+    if fault == TX_TIMERS:
+        member_int(b, b"timers_quota_exceeded\",\"failedIndex\":", q.n + q.kv.given)
+        buf_text(b, b",\"error\":\"There are too many timers: cancel some, or wait until some have fired\","
+                 b"\"results\":[]}")
         return
     buf_text(b, TX_FAULT_CODES[q.ops[fault].fault])
     member_int(b, b"\",\"failedIndex\":", fault)

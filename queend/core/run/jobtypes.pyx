@@ -36,6 +36,7 @@ cdef void jobtypes_routes() noexcept nogil:
     t.query = EPH_POP_NAMES
     t.delivers = True
     jobtype_memory_route(b"ephemeral_ack", METHOD_POST, b"/api/v1/ephemeral/ack", ephjob_ack)
+    jobtype_route(b"timers", METHOD_POST, b"/api/v1/timers", timer_submit, ROUTE_ONLY)
     t = jobtype_route(b"events", METHOD_POST, b"/api/v1/events/:queue", push_submit, ROUTE_EVENTS)
     t.query = EVENTS_QUERY_NAMES
     jobtype_probe_route(b"livez", b"/livez", watchdog_livez)
@@ -100,6 +101,7 @@ cdef void jobtypes_queues(Engine* e) noexcept nogil:
     jobtype_queue(e, &e.kv_reads, TYPE_KV, NULL)
     jobtype_queue(e, &e.kv_writes, TYPE_KV, NULL)
     jobtype_queue(e, &e.locks, TYPE_KV, NULL)
+    jobtype_queue(e, &e.timers, TYPE_KV, NULL)
     # cycles wait for each other in the database
     limit_fixed(&e.cycles.limit,
                 limit_clamp(e.settings.cycles, 1, e.settings.slots // 2 if e.settings.slots > 3 else 1))
@@ -135,6 +137,7 @@ cdef void jobtypes_drains(Engine* e) noexcept nogil:
     jobtype_queue_drain(e, kv_reads_send, &e.kv_reads, OP_COUNT)
     jobtype_queue_drain(e, kv_writes_send, &e.kv_writes, OP_KV)
     jobtype_queue_drain(e, lock_send, &e.locks, OP_COUNT)
+    jobtype_queue_drain(e, timer_send, &e.timers, OP_COUNT)
     d = jobtype_drain(e, claim_release_drain, <ListHead*>&e.releases.first, True)
     d.lists[1] = <ListHead*>&e.takebacks.first
     jobtype_drain(e, ephjob_drain, <ListHead*>&e.memory_woken.first, False)

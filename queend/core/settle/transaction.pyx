@@ -35,17 +35,22 @@ cdef void tx_taken(Worker* w, Request* r, void* job, bint good, ApiError* e) noe
     if not good and j.req.kv.code != NULL:
         kv_refuse(r, e, j.req.kv.code, j.req.kv.reason)
         return
+    if not good and j.req.timers.code != NULL:
+        kv_refuse(r, e, j.req.timers.code, j.req.timers.reason)
+        return
     if not good:
         reply_error(r, e.status, e.text)
         return
     if gate_names(r) and not gate_transaction(r, &j.req) or r.grant != NULL and not gate_kv(r, &j.req.kv):
         return
-    job_open(&j.job, r, &TX_JOB, r.body.n + j.req.unpacked)
+    if j.req.timers.n and (not gate_timers(r, &j.req.timers) or not timer_seal_known(w, r, &j.req.timers)):
+        return
+    job_open(&j.job, r, &TX_JOB, r.body.n + j.req.unpacked + j.req.timers.unpacked)
     i = tx_static_fault(j)
     if i >= 0:
         tx_answer(j, i)
         return
-    if j.req.n == 0 and j.req.n_required == 0 and j.req.kv.n == 0:
+    if j.req.n == 0 and j.req.n_required == 0 and j.req.kv.n == 0 and j.req.timers.n == 0:
         tx_answer(j, TX_DONE)
         return
     tx_resolve(engine_of(w), &j.job)
@@ -148,7 +153,7 @@ cdef bint tx_refusable(TxJob* j) noexcept nogil:
     for i in range(j.req.n):
         if j.req.ops[i].kind != TX_PUSH or j.req.ops[i].push.partition != NULL:
             return True
-    return j.req.n_required > 0 or j.req.kv.requires
+    return j.req.n_required > 0 or j.req.kv.requires or j.req.timers.n > 0
 
 cdef int tx_repeat(TxJob* j) noexcept nogil:
     # Returns the first push to a missing partition that repeats the id of an earlier push to the same partition; -1 if
@@ -265,6 +270,7 @@ cdef void tx_answer(TxJob* j, int fault) noexcept nogil:
     r.worker.counters.op[OP_TRANSACTION].items += j.req.n
     if fault == TX_DONE:
         tx_tally(&j.req, r.worker)
+        timer_tally(r.worker, &j.req.timers, clock_mono_us())
     if r.worker.spans.every:
         tx_spans(r, &j.req, 200 if fault == TX_DONE else 409)
     txbody_reply(reply_begin(r, 200, JSON_TYPE), &j.req, fault)

@@ -20,6 +20,7 @@ cdef bint txcall_send(Engine* e) noexcept nogil:
     # Sends a transaction. Returns False if nothing was sent: the job is back in its queue or was refused.
     cdef TxCall* call = <TxCall*>call_open(e, sizeof(TxCall), STMT_TRANSACTION, &e.txs.limit, txcall_done)
     cdef TxJob* j
+    cdef int i
     if call == NULL:
         return False
     j = <TxJob*>joblist_take(&e.txs.jobs)
@@ -40,9 +41,11 @@ cdef bint txcall_send(Engine* e) noexcept nogil:
         call_asks(&call.base, STMT_PUSHED)
         rows_ask(&call.batch, <PushedArgs*>e.args.at)
     else:
-        if j.req.kv.n:
+        if j.req.kv.n or j.req.timers.n:
             call_asks(&call.base, STMT_TRANSACTION_BUNDLE)
             txcall_encode_keys(call, &(<TxBundleArgs*>e.args.at).keys)
+            for i in range(j.req.timers.n):
+                timer_encode(&(<TxBundleArgs*>e.args.at).timers, &j.req.timers.ops[i])
         else:
             call.base.statement = STMT_TRANSACTION_DUE if call.batch.scheduled else STMT_TRANSACTION
         txcall_encode(call, <TxArgs*>e.args.at)
@@ -188,20 +191,27 @@ cdef bint txcall_learn(TxCall* call, PGresult* res) noexcept nogil:
     return again
 
 cdef int txcall_take(TxCall* call, PGresult* res) noexcept nogil:
-    # Takes the results for the operations and the book. Returns TX_DONE, TX_LEASE, TX_CLEAR, TX_KEYS, or the first
-    # operation at fault.
+    # Takes the results for the operations and the book. Returns TX_DONE, TX_LEASE, TX_CLEAR, TX_KEYS, TX_TIMERS,
+    # TX_UNSEALED, or the first operation at fault.
     cdef int row, i
     cdef bint refused = False
     cdef bint lease = False
     cdef PopJob* wake = NULL
     cdef KvReq* keys = &call.job.req.kv
+    cdef TimerReq* timers = &call.job.req.timers
     keys.res = res
     keys.columns = KV_RIDING
     keys.lost.at = -1
+    timers.res = res
+    timers.columns = TIMER_RIDING
+    timers.refused = 0
     for row in range(PQntuples(res)):
         i = pg_int4(res, row, TX_ORD)
         if pg_int2(res, row, TX_KIND) == TX_ROW_KEY:
             kvargs_scatter_row(call.keys, keys.n, res, KV_RIDING, row, &keys.lost)
+            continue
+        if pg_int2(res, row, TX_KIND) == TX_ROW_TIMER:
+            txcall_take_timer(timers, i, res, row)
             continue
         if pg_int2(res, row, TX_KIND) == TX_ROW_PUSH and 0 <= i < call.batch.n_chunks:
             refused = txcall_take_push(&call.batch.chunks[i], res, row) or refused
@@ -215,6 +225,8 @@ cdef int txcall_take(TxCall* call, PGresult* res) noexcept nogil:
         if keys.lost.value.p != NULL:         # the answer may be written after the rows are freed
             keys.lost.value = arena_copy(&call.job.job.r.arena, keys.lost.value)
         return TX_KEYS
+    if timers.refused:
+        return TX_UNSEALED if timers.refused == TIMER_UNSEALED else TX_TIMERS
     if call.dry:
         return TX_CLEAR
     index_lock_all()
@@ -228,6 +240,13 @@ cdef int txcall_take(TxCall* call, PGresult* res) noexcept nogil:
                         pg_int8_or(res, row, TX_COMMITTED, -1), pg_int8_or(res, row, TX_HEAD, 0), 0, &wake)
     index_unlock_all(call.base.engine.worker, wake)
     return TX_DONE
+
+cdef void txcall_take_timer(TimerReq* q, int i, PGresult* res, int row) noexcept nogil:
+    cdef int outcome = pg_int2(res, row, TX_STATUS)
+    if outcome >= TIMER_UNSEALED:
+        q.refused = outcome
+    if 0 <= i < q.n:
+        q.ops[i].row = row
 
 cdef bint txcall_take_push(PushChunk* c, PGresult* res, int row) noexcept nogil:
     # Takes the results of one row. Returns True if a record is a duplicate.
@@ -276,6 +295,10 @@ cdef void txcall_end(TxCall* call, int fault) noexcept nogil:
     if fault == TX_CLEAR:
         j.cleared = True
         tx_resolve(call.base.engine, &j.job)
+    elif fault == TX_UNSEALED and timer_seal_asked(call.base.engine.worker, j.job.r, &j.req.timers):
+        job_queue_first(&j.job, &call.base.engine.txs.jobs)
+    elif fault == TX_UNSEALED:
+        sealing_refuse(job_end(&j.job))
     elif fault != TX_DONE and j.check_ids and call.batch.n_chunks:
         j.doubt = True        # it may be refused because it was done before
         j.check_ids = False
@@ -316,6 +339,7 @@ cdef void txcall_recovered(TxCall* call, PGresult* res) noexcept nogil:
         return
     j.doubt = False
     j.req.kv.res = NULL
+    j.req.timers.res = NULL
     if stored == STORED_NOT and j.fault:
         tx_answer(j, j.fault - TX_FAULTS)
         return

@@ -225,6 +225,7 @@ cdef struct Engine:
     JobQueue kv_reads
     JobQueue kv_writes        # with looks and lists
     JobQueue locks
+    JobQueue timers
     JobQueue cycles
     JobList flushes           # cycles that wait for the end of a lease
     ReleaseList releases      # leases that are given back

@@ -315,6 +315,8 @@ cdef enum TxOutcome:
     TX_LEASE = -2             # a required lease is not live
     TX_CLEAR = -3             # only checked, without a refusal
     TX_KEYS = -4              # a required operation on a key was not applied
+    TX_TIMERS = -5            # there are too many timers
+    TX_UNSEALED = -6          # a timer's payload must be sealed first
     TX_FAULTS = 10            # added to an outcome that is kept, so that none is 0
 
 cdef struct TxOp:
@@ -335,6 +337,7 @@ cdef struct TxReq:
     bint counts               # the answer holds counts instead of items
     size_t unpacked           # bytes of memory beside the body
     KvReq kv
+    TimerReq timers
 
 # ---- stream cycles ---------------------------------------------------------------------------------------------------
 
