@@ -137,7 +137,8 @@ def create(
     if head_of(server, name) is not None:
         raise Stop(f"the queue {name!r} exists", REFUSED, f"queend queue configure {name} changes its options")
     answer = server.post("/api/v1/configure", body=_body(name, given, namespace, task))
-    one({"name": name, **answer}, output, lambda: _configured(given, answer))
+    stored = answer["options"]
+    one({"name": name, **answer}, output, lambda: _configured(given, stored))
 
 
 @queue.command()
@@ -158,12 +159,13 @@ def configure(
             **({"dryRun": True} if dry_run else {})}
     was = head_of(server, name) if dry_run else None
     answer = server.post("/api/v1/configure", body=body)
+    stored = answer["options"]
     if dry_run:
         if answer["configured"]:
             raise Stop(f"{server.url} does not support --dry-run: the queue {name!r} was configured", REFUSED)
         one({"name": name, **answer}, output, lambda: _would(name, was, answer))
         return
-    one({"name": name, **answer}, output, lambda: _configured(given, answer))
+    one({"name": name, **answer}, output, lambda: _configured(given, stored))
 
 
 def _given(options: list[str] | None) -> dict[str, Any]:
@@ -190,9 +192,8 @@ def _body(name: str, given: dict[str, Any], namespace: str | None, task: str | N
             **({"task": task} if task is not None else {})}
 
 
-def _configured(given: dict[str, Any], answer: dict[str, Any]) -> None:
+def _configured(given: dict[str, Any], stored: dict[str, Any]) -> None:
     """Prints the options that were given, or all of them."""
-    stored = answer["options"]
     facts((option, _told(option, stored.get(option))) for option in given or stored)
 
 

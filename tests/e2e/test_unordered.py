@@ -8,12 +8,14 @@ import threading
 import uuid
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 from urllib.parse import quote
 
 import psycopg
 import pyarrow as pa
 import pytest
 from support.buffers import away, buffered, drained, server  # noqa: F401 (fixture)
+from support.cli import Cli
 from support.client import Client
 from support.crowd import Crowd
 from support.daemon import Daemon
@@ -371,6 +373,19 @@ def test_the_python_client(daemon: Daemon, client: Client, queue: str) -> None:
         later = mine.schedule(queue, "late", id="late", delay=3600)
         assert later.partition == "late" and mine.cancel(later) and not mine.cancel(later)
     even(taken(client, queue), list(range(3 * N)))
+
+
+def test_the_command_that_creates_a_queue(daemon: Daemon, client: Client, queue: str, tmp_path: Path) -> None:
+    cli = Cli(daemon.url, tmp_path)
+    assert cli.ok("queue", "create", queue, "--unordered", f"spreadPartitions={N}").out.split() == [
+        "spreadPartitions", str(N), "ordered", "no"]
+    again = cli("queue", "create", queue)
+    assert again.status != 0 and "exists" in again.err and "queue configure" in again.err
+    cli.ok("queue", "create", f"{queue}-kept")
+    assert client.show(f"{queue}-kept").json["options"]["ordered"]["inForce"] is True
+    assert client.show(queue).json["options"]["ordered"]["inForce"] is False
+    client.push(queue, *range(N))
+    even(taken(client, queue), list(range(N)))
 
 
 def test_what_waits_in_the_failover_buffer_has_its_partition(server, postgres, queue: str) -> None:
