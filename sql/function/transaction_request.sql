@@ -73,7 +73,8 @@ BEGIN
                       USING MESSAGE = 'a queue is encrypted: SQL cannot seal what is pushed to it';
             END IF;
             SELECT * INTO a
-              FROM queend.push_arrays(v_part, v_names.transaction, v_names.payload, v_names.trace, NULL, NULL);
+              FROM queend.push_arrays(v_part, v_names.transaction, v_names.payload, v_names.trace, NULL, NULL,
+                                      NULL);
             IF cardinality(a.copies) > 0 THEN
                 v_fault := v_names.ord[a.copies[1]];
                 RAISE SQLSTATE 'QT001';

@@ -118,12 +118,12 @@ def test_a_payload_that_is_missing_is_null(lenient: Client, queue: str) -> None:
     assert data(lenient.pop(queue, batch=3)) == [None, None, None]
 
 
-def test_fields_that_belong_to_others_are_ignored(client: Client, queue: str) -> None:
+def test_fields_that_belong_to_others_are_ignored(lenient: Client, queue: str) -> None:
     name = f"{queue}.work.v2"
-    client.push_items([{"queue": name, "payload": 1, "namespace": "N", "task": "T", "producerSub": "evil",
-                        "more": {"deep": []}}])
-    assert client.pop(name)[0]["producerSub"] is None
-    shown = client.show(name).json
+    lenient.push_items([{"queue": name, "payload": 1, "namespace": "N", "task": "T", "producerSub": "evil",
+                         "more": {"deep": []}}])
+    assert lenient.pop(name)[0]["producerSub"] is None
+    shown = lenient.show(name).json
     assert (shown["namespace"], shown["task"]) == (queue, "work")
 
 
