@@ -90,7 +90,8 @@ class Control:
         self.searches = Searches()
         self.streams = Streams(settings, conninfo, self.pulse)
         self.services = (self.pulse, self.lock_guard, self.sweeper, self.eraser, self.retention, self.relay,
-                         self.timers, self.summary, self.stats, self.metrics, self.tracing, self.declarations, self.peers)
+                         self.timers, self.summary, self.stats, self.metrics, self.tracing, self.declarations,
+                         self.peers)
         self.transfer = Transfer(conninfo, settings.queend_migration_step_ms / 1000)
         self.app = application(self)
         self.guard = None

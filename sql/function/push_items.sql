@@ -179,8 +179,8 @@ END $$;
 CREATE OR REPLACE FUNCTION queend.payload_most() RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT 67108864';
 
 -- Returns the headers of a message as the extras of its record hold them (record_meta). NULL: it has none. p_headers:
--- an object of texts, with at most 64 names of 1 to 256 bytes and 16384 bytes in all. A trace context among them is that
--- of the message. Error 22023.
+-- an object of texts, with at most 64 names of 1 to 256 bytes and 16384 bytes in all. A trace context among them is
+-- that of the message. Error 22023.
 CREATE OR REPLACE FUNCTION queend.headers_made(p_headers jsonb, p_traceparent text) RETURNS text
 LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE

@@ -104,8 +104,8 @@ COMMENT ON FUNCTION queen.push_messages_v3(jsonb, boolean, boolean) IS
 partition_id, trace_id, queueName}, …], "partition_updates": [{queue_name, partition_id, last_message_id,
 last_message_created_at}, …]}. The status is queued, duplicate or duplicate_of_deleted. The message_id of a duplicate is
 that of the older message. An item may have headers and traceparent; ttl, priority, delayMs and deliverAt are errors.
-The two flags exist for Queen MQ and have no effect. Call it in autocommit mode: the lanes of the partitions stay locked until the
-transaction ends. In a transaction of your own, call queen.push.';
+The two flags exist for Queen MQ and have no effect. Call it in autocommit mode: the lanes of the partitions stay locked
+until the transaction ends. In a transaction of your own, call queen.push.';
 
 CREATE OR REPLACE FUNCTION queen.push_messages_v2(items jsonb, check_duplicates boolean DEFAULT true,
     check_capacity boolean DEFAULT false) RETURNS jsonb
