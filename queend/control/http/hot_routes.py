@@ -236,8 +236,8 @@ KEY_PATH = [parameter("ns", TEXT, "namespace", place="path"),
 # Hot routes that the reference lacks (those of the control plane declare that themselves): on the others its clients do
 # not know 405.
 OWN = {"/api/v1/ephemeral/push", "/api/v1/ephemeral/pop", "/api/v1/ephemeral/ack", "/api/v1/kv",
-       "/api/v1/kv/{ns}/{key}", "/api/v1/locks", "/api/v1/timers", "/livez", "/readyz", "/api/v1/events/{queue}", "/api/v1/pop",
-       "/api/v1/stream/{queue}",
+       "/api/v1/kv/{ns}/{key}", "/api/v1/locks", "/api/v1/timers", "/livez", "/readyz", "/api/v1/events/{queue}",
+       "/api/v1/pop", "/api/v1/stream/{queue}",
        "/api/v1/stream/{queue}/partition/{partition}"}
 HOT = {
     "/api/v1/push": shown(post(
