@@ -4,8 +4,8 @@
 -- Stores messages that are given one by one, in their order per partition, and creates missing queues and partitions.
 -- The daemon does not call this function but queend.push, which stores the messages here as well. Returns one row per
 -- item (0-based ord). p_headers: as in the extras of a record (record_meta). p_due: delivery moments in µs; the array
--- is NULL if no item has one. Column duplicate: the partition already had the transaction id, from an older message or an
--- earlier item. Columns partition_id, record_offset and stored_at (µs, negative: that message was deleted) say where
+-- is NULL if no item has one. Column duplicate: the partition already had the transaction id, from an older message or
+-- an earlier item. Columns partition_id, record_offset and stored_at (µs, negative: that message was deleted) say where
 -- and when that id is stored. Raises 0A000 if a queue is encrypted, which SQL cannot do. Requires checked names
 -- (item_check).
 --
@@ -166,8 +166,8 @@ END $$;
 CREATE OR REPLACE FUNCTION queend.payload_most() RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT 67108864';
 
 -- Returns the headers of a message as the extras of its record hold them (record_meta). NULL: it has none. p_headers:
--- an object of texts, with at most 64 names of 1 to 256 bytes and 16384 bytes in all. A trace context among them is that
--- of the message. Error 22023.
+-- an object of texts, with at most 64 names of 1 to 256 bytes and 16384 bytes in all. A trace context among them is
+-- that of the message. Error 22023.
 CREATE OR REPLACE FUNCTION queend.headers_made(p_headers jsonb, p_traceparent text) RETURNS text
 LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE

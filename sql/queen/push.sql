@@ -25,9 +25,9 @@ COMMENT ON FUNCTION queen.push(text, text, json, text, uuid, timestamptz, jsonb,
 'Stores a message if the transaction that calls it commits. A daemon then moves the message into its queue
 (queend.relay); messages of one session keep the order of its commits. It takes no locks that other sessions wait for.
 partition NULL: Default. transaction_id NULL: a new id. Returns the transaction id. If the partition already has a
-message with this id, the older one stays. deliver_at: delivered no sooner. headers: an object of texts, at most 64 names
-and 16 KiB. traceparent: W3C trace context. Errors: 22023 a name, deliver_at, headers or traceparent is invalid, 54000 the payload is larger than
-64 MiB, 0A000 the queue is encrypted.';
+message with this id, the older one stays. deliver_at: delivered no sooner. headers: an object of texts, at most 64
+names and 16 KiB. traceparent: W3C trace context. Errors: 22023 a name, deliver_at, headers or traceparent is invalid,
+54000 the payload is larger than 64 MiB, 0A000 the queue is encrypted.';
 
 CREATE OR REPLACE FUNCTION queen.push(queue text, partition text, payload jsonb, transaction_id text DEFAULT NULL,
     trace_id uuid DEFAULT NULL, deliver_at timestamptz DEFAULT NULL, headers jsonb DEFAULT NULL,
@@ -98,8 +98,8 @@ COMMENT ON FUNCTION queen.push_messages_v3(jsonb, boolean, boolean) IS
 partition_id, trace_id, queueName}, …], "partition_updates": [{queue_name, partition_id, last_message_id,
 last_message_created_at}, …]}. The status is queued, duplicate or duplicate_of_deleted. The message_id of a duplicate is
 that of the older message. An item may have headers and traceparent; ttl, priority, delayMs and deliverAt are errors.
-The two flags exist for Queen MQ and have no effect. Call it in autocommit mode: the lanes of the partitions stay locked until the
-transaction ends. In a transaction of your own, call queen.push.';
+The two flags exist for Queen MQ and have no effect. Call it in autocommit mode: the lanes of the partitions stay locked
+until the transaction ends. In a transaction of your own, call queen.push.';
 
 CREATE OR REPLACE FUNCTION queen.push_messages_v2(items jsonb, check_duplicates boolean DEFAULT true,
     check_capacity boolean DEFAULT false) RETURNS jsonb
