@@ -104,7 +104,8 @@ FIXED = {
     "addresses of peers": constant("services/peers.py", "MOST"),
     "hosts in `QUEEND_DSN`": constant("core/pg/address.pyx", "ADDRESS_HOSTS"),
 }
-WORDS = {"connections of clients", "connections of one address", "timers of a database"}      # limits that are no numbers
+# limits that are no numbers, or not exact ones
+WORDS = {"connections of clients", "connections of one address", "timers of a database"}
 
 
 def number(cell: str) -> int:
