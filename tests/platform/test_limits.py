@@ -115,7 +115,7 @@ FIXED = {
     "addresses of peers": constant("services/peers.py", "MOST"),
     "hosts in `QUEEND_DSN`": constant("core/pg/address.pyx", "ADDRESS_HOSTS"),
 }
-# limits that are no numbers
+# limits that are no numbers, or not exact ones
 WORDS = {"connections of clients", "connections of one address", "timers of a database"}
 
 
