@@ -165,8 +165,9 @@ test-spark-versions: build system-tests ## the Spark connector on each version o
 	  $(BIN)/python tools/requirements.py spark-versions | build/spark-$$version/bin/pip install --quiet --disable-pip-version-check -r /dev/stdin "pyspark==$$version.*" || exit 1; done
 	@$(BIN)/python -m pytest -s tests/spark/test_pysparks.py --spark $(ARGS)
 
-SPARK_TESTS = tests/spark/test_tutorials.py
-test-spark-tutorials: build system-tests ## the queries for Kafka on PySpark 4.0, 4.1 and 4.2, after `make test-spark-versions` (SPARK_VERSION, SPARK_TESTS: other files of tests/spark)
+SPARK_TESTS = $(patsubst %,tests/spark/test_%.py,tutorials source sink stream positions values options trouble \
+	addresses mistakes permission deleted lag docs)
+test-spark-tutorials: build system-tests ## queries for Kafka, and the connector, on PySpark 4.0, 4.1 and 4.2, after `make test-spark-versions` (SPARK_VERSION, SPARK_TESTS: other files of tests/spark)
 	@for version in $(or $(SPARK_VERSION),4.0 4.1 4.2); do \
 	  PYTHONPATH=$$(echo $(CURDIR)/build/spark-$$version/lib/python3.*/site-packages) $(BIN)/python -m pytest $(SPARK_TESTS) --spark $(ARGS) || exit 1; done
 
