@@ -260,7 +260,7 @@ def test_the_help_says_what_an_option_takes_in_words_for_people():
     assert "-f, --file FILE" in page and "-n, --batch NUMBER" in page and "minimum 1" in page
     pushed = subprocess.run([sys.executable, "-m", "queend", "push", "--help"], capture_output=True, text=True,
                             cwd=ROOT, check=True).stdout
-    assert not re.findall(library, pushed) and "-H, --header NAME:VALUE" in pushed and "may be repeated" in pushed
+    assert not re.findall(library, pushed) and "-H, --header NAME=VALUE" in pushed and "may be repeated" in pushed
 
 
 def imported(*words: str) -> set[str]:

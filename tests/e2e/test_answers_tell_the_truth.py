@@ -315,6 +315,7 @@ CASES = [*acks(), *others()]
 LEFT = {"POST /api/v1/stats/refresh", "POST /internal/api/notify", "POST /streams/v1/state/get", "POST /api/v1/fetch",
         "POST /api/v1/fetch/offsets", "POST /api/v1/offsets", "POST /api/v1/partitions/changed",
         "POST /api/v1/kv", "POST /api/v1/locks",      # faults/test_key_history.py
+        "POST /api/v1/resources/kv/list",
         "POST /api/v1/ephemeral/push", "POST /api/v1/ephemeral/ack", "POST /api/v1/ephemeral/configure",
         "POST /api/v1/ephemeral/reset", "DELETE /api/v1/ephemeral/queue/{queue}",      # test_ephemeral.py
         "POST /api/v1/timers", "DELETE /api/v1/timers/{queue}/{key}",      # faults/test_timer_history.py

@@ -24,6 +24,8 @@ WITHOUT_FILTERS = {
     "POST /api/v1/migration/start": "copies to a database that it names", "POST /api/v1/migration/reset": "forgets",
     "POST /streams/v1/queries": "names one query", "POST /api/v1/stream/{queue}/ticket": "makes a ticket",
     "POST /api/v1/stream/{queue}/partition/{partition}/ticket": "makes a ticket",
+    "DELETE /api/v1/timers/{queue}/{key}": "names one timer", "POST /api/v1/ephemeral/configure": "names one queue",
+    "POST /api/v1/ephemeral/reset": "names one queue",
 }
 routers()
 CHANGING = sorted(route for route in ROUTES if not route.startswith("GET ")

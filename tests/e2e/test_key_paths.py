@@ -18,7 +18,7 @@ def ns() -> str:
 def test_a_key_by_its_path(client: Client, ns: str) -> None:
     path = f"/api/v1/kv/{ns}/carts/7"
     assert (lambda a: (a.status, a.json, a.headers.get("etag")))(client.get(path)) == (
-        404, {"index": 0, "op": "get", "found": False, "key": "carts/7"}, None)
+        404, {"index": 0, "op": "get", "found": False, "key": "carts/7", "error": "Key not found"}, None)
     put = client.request("PUT", path, {"value": {"n": 12345678901234567890, "x": 1.50}, "forever": True})
     assert put.status == 200 and put.json["applied"] is True and put.headers["etag"] == f'"{put.json["version"]}"'
     got = client.get(path)

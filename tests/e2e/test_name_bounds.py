@@ -101,7 +101,7 @@ def test_partitions_of_a_queue(bounded) -> None:
 def test_groups_of_a_queue_are_made_by_their_first_pop(bounded) -> None:
     client = bounded(groups=2)
     client.push("q", 1)
-    client.push("r", 1, namespace="r")
+    client.push("r", 1)
     for name in ("a", "b"):
         assert client.pop("q", consumerGroup=name)
     for more in ({}, {"wait": True, "timeout": 30000}, {"subscriptionMode": "new"}):

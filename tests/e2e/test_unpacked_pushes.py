@@ -106,7 +106,8 @@ def test_rows_of_one_value_have_no_more_bytes_than_a_body(daemon: Daemon, client
     with Wire(daemon.address) as wire:
         wire.send(request("POST", "/api/v1/push", dictionary(queue, 10_000, b'"%s"' % (b"x" * 100_000)), ARROW))
         answer = wire.receive()
-    assert answer.status == 413 and answer.json == {"error": "The payloads have more than 67108864 bytes together"}
+    assert answer.status == 413 and answer.json == {
+        "error": "Payloads and headers have more than 67108864 bytes together"}
     assert client.show(queue).status == 404
 
 

@@ -233,6 +233,9 @@ CYCLED_EXAMPLE = {"success": True, "query_id": QUERY, "partition_id": MESSAGE["p
 
 KEY_PATH = [parameter("ns", TEXT, "namespace", place="path"),
             parameter("key", TEXT, "the key: all that follows, slashes included", place="path")]
+KEY_BODY = body(record(["value"], value=ANY, ttlSeconds={**INTEGER, "minimum": 1, "maximum": 3153600000}, forever=FLAG,
+                       expect=INTEGER))
+KEY_BODY["content"]["application/json"]["example"] = {"value": {"items": 2}, "ttlSeconds": 3600}
 # Hot routes that the reference lacks (those of the control plane declare that themselves): on the others its clients do
 # not know 405.
 OWN = {"/api/v1/ephemeral/push", "/api/v1/ephemeral/pop", "/api/v1/ephemeral/ack", "/api/v1/kv",
@@ -300,10 +303,9 @@ HOT = {
         "get": {"summary": "Read a key", "tags": ["keys"], "parameters": KEY_PATH,
                 "responses": answers("200", "the key; the header ETag has its version", ref("KvResult"), "400", "404",
                                      "413", "503")},
-        "put": {"summary": "Write a key", "tags": ["keys"], "parameters": KEY_PATH, "requestBody": body(record(
-            ["value"], value=ANY, ttlSeconds={**INTEGER, "minimum": 1, "maximum": 3153600000}, forever=FLAG,
-            expect=INTEGER)), "responses": answers("200", "`applied` says whether the key was written",
-                                                   ref("KvResult"), "400", "413", "503")},
+        "put": {"summary": "Write a key", "tags": ["keys"], "parameters": KEY_PATH, "requestBody": KEY_BODY,
+                "responses": answers("200", "`applied` says whether the key was written",
+                                     ref("KvResult"), "400", "413", "503")},
         "delete": {"summary": "Delete a key", "tags": ["keys"], "parameters": KEY_PATH,
                    "requestBody": body(record([], expect=INTEGER), required=False),
                    "responses": answers("200", "`applied` says whether a key was deleted", ref("KvResult"), "400",

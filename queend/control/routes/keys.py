@@ -40,7 +40,7 @@ def _permits(request: Request, namespace: str) -> bool:
 
 @router.declare("GET /api/v1/resources/kv/namespaces", READ, whole(
     namespaces=array(whole(namespace=TEXT, keys=INTEGER)), nextAfter=MAYBE),
-    [parameter("after", NAME, "namespace after which the list begins")], where="itself",
+    [parameter("after", NAME, "namespace after which the list begins")], where="itself", own=True,
     page=Paged(100, 1000, far=0, least=1))
 async def key_namespaces(request: Request) -> Json:
     """Lists the namespaces that have keys, by name. `keys` counts up to 10 000 rows of each. `nextAfter` is null on the
@@ -56,7 +56,7 @@ async def key_namespaces(request: Request) -> Json:
 @router.declare("POST /api/v1/resources/kv/list", READ, whole(
     namespace=TEXT, rows=array(record(["key", "version", "expired", "bytes"], key=TEXT, value={}, version=INTEGER,
                                       expiresAt=SOME_TIME, updatedAt=TIME, expired=FLAG, bytes=INTEGER)),
-    truncated=FLAG, nextAfter=MAYBE), where="itself",
+    truncated=FLAG, nextAfter=MAYBE), where="itself", own=True,
     body=body(record(["namespace"], namespace=TEXT, prefix=TEXT, after=MAYBE,
                      limit={**INTEGER, "minimum": 1, "maximum": 1000, "default": 100}, keysOnly=FLAG,
                      includeExpired=FLAG)), example={"namespace": "shop", "prefix": "cart-", "limit": 10})

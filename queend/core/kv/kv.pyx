@@ -155,7 +155,7 @@ cdef void kv_reply(Request* r, KvReq* q) noexcept nogil:
     cdef int status
     if q.path:
         status = kvreply_tag(q, lines, sizeof(lines))
-        kvreply_one(reply_begin_more(r, status, JSON_TYPE, lines), q)
+        kvreply_one(reply_begin_more(r, status, JSON_TYPE, lines), q, status)
     elif q.lost.at < 0:
         kvreply_results(reply_begin(r, 200, JSON_TYPE), q)
     else:

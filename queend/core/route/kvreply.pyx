@@ -167,10 +167,10 @@ cdef int kvreply_tag(const KvReq* q, char* lines, size_t room) noexcept nogil:
         snprintf(lines, room, b"ETag: \"%lld\"\r\n", <long long>version)
     return 404 if op.kind == KV_GET and outcome != KV_DONE else 200
 
-cdef void kvreply_one(Buf* b, KvReq* q) noexcept nogil:
+cdef void kvreply_one(Buf* b, KvReq* q, int status) noexcept nogil:
     buf_text(b, b"{\"index\":0")
     kvreply_element(b, q.ops, 1, q)
-    buf_byte(b, b'}')
+    buf_text(b, b"}" if status == 200 else b",\"error\":\"Key not found\"}")
 
 cdef void kvreply_precondition(Buf* b, KvLost* lost) noexcept nogil:
     # Writes the members that say which condition was lost.
