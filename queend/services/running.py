@@ -85,6 +85,9 @@ class Running:
                 await self._run()
                 return
             except Exception as error:  # noqa: BLE001
+                task = asyncio.current_task()
+                if task is not None and task.cancelling():      # a library raised this in place of the cancellation
+                    return
                 place = traceback.extract_tb(error.__traceback__)[-1]
                 self._failed(BROKEN, f"{type(error).__name__}: {error}", service=type(self).__name__.lower(),
                              line=f"{Path(place.filename).name}:{place.lineno}")
